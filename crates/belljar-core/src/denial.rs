@@ -1,0 +1,65 @@
+//! Refusals that explain themselves.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::words;
+
+words! {
+    /// Stable codes: programs may match on them.
+    DenialCode {
+        LanguageNotAllowed = "language_not_allowed",
+        LanguageUnavailable = "language_unavailable",
+        LimitExceedsPolicy = "limit_exceeds_policy",
+        NetworkNotAllowed = "network_not_allowed",
+        NetworkUnavailable = "network_unavailable",
+        IsolationUnavailable = "isolation_unavailable",
+        ControlUnavailable = "control_unavailable",
+        MountNotAllowed = "mount_not_allowed",
+        FileWriteNotAllowed = "file_write_not_allowed",
+        FilesTooLarge = "files_too_large",
+        CommandNotAllowed = "command_not_allowed",
+        CommandDangerous = "command_dangerous",
+        CommandMalformed = "command_malformed",
+        PathNotAllowed = "path_not_allowed",
+        EnvironmentInvalid = "environment_invalid",
+        ArgumentInvalid = "argument_invalid",
+        CodeEmpty = "code_empty",
+        ApprovalRequired = "approval_required",
+    }
+}
+
+/// Why a request was refused, and the smallest change that would allow it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Denial {
+    pub code: DenialCode,
+    /// The policy field or check that fired.
+    pub rule: String,
+    /// The value that broke it.
+    pub value: String,
+    /// One sentence for people.
+    pub message: String,
+    /// The smallest change that would allow it.
+    pub fix: String,
+}
+
+impl Denial {
+    pub fn new(
+        code: DenialCode,
+        rule: impl Into<String>,
+        value: impl Into<String>,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            rule: rule.into(),
+            value: value.into(),
+            message: message.into(),
+            fix: fix.into(),
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The guard: `(Policy, Capabilities, Request) -> Plan or Denial`.
+//!
+//! A pure function. Every check that needs no I/O lives here, and nothing but this makes a
+//! [`Plan`]. The order of the checks is the order in which a person would want to hear of them:
+//! first what the machine cannot give, then what the policy forbids, then what is malformed.
+
+mod stages;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use crate::capabilities::{Capabilities, Support};
+use crate::command::{self, CommandError};
+use crate::control::{Control, Demand};
+use crate::denial::{Denial, DenialCode};
+use crate::limits::{LimitOverrides, Limits};
+use crate::mount::{Access, Mount};
+use crate::path::check_argument;
+use crate::plan::Plan;
+use crate::policy::Policy;
+use crate::record::code_hash;
+use crate::request::{Content, Request, Source};
+use crate::status::NetworkPolicy;
+
+/// The most arguments, variables, files, mounts or outputs a request may have.
+const MOST_ITEMS: usize = 10_000;
+/// The longest single argument or variable the kernel takes (`MAX_ARG_STRLEN`, less its end).
+const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
+
+/// Checks `request` against `policy` on a machine with `capabilities`.
+pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) -> Result<Plan, Denial> {
+    check_isolation(policy, capabilities)?;
+    let required = check_controls(policy, capabilities, request)?;
+    if policy.require_approval {
+        return Err(Denial::new(
+            DenialCode::ApprovalRequired,
+            "require_approval",
+            "true",
+            format!(
+                "policy `{}` lets nothing run before somebody approves it",
+                policy.policy_id
+            ),
+            "have it approved, or set require_approval = false in the policy",
+        ));
+    }
+    check_source(policy, request)?;
+    check_arguments(request)?;
+    check_environment(request)?;
+    check_limits(policy, &request.limits)?;
+    let network = check_network(policy, capabilities, request)?;
+    check_mounts(policy, request)?;
+    let limits = policy.limits.lowered(&request.limits);
+    check_files(&limits, request)?;
+
+    let toolchain = match request.language() {
+        Some(language) => Some(stages::toolchain(capabilities, language)?),
+        None => None,
+    };
+    let (stages, files) = stages::build(policy, request, toolchain, &limits);
+    Ok(Plan {
+        policy_id: policy.policy_id.clone(),
+        policy_hash: policy.hash(),
+        isolation: capabilities.isolation,
+        language: request.language(),
+        code_hash: code_hash(&request.code_bytes()),
+        limits: stages::widest(&limits, &stages),
+        stages,
+        stdin: request.stdin.clone(),
+        files,
+        outputs: request.outputs.clone(),
+        mounts: request.mounts.clone(),
+        workspace: request.workspace.clone(),
+        shows: toolchain
+            .map(|toolchain| toolchain.shows.clone())
+            .unwrap_or_default(),
+        network,
+        required,
+        caller: request.caller.clone(),
+    })
+}
+
+/// R36: a policy that wants a stronger wall is never served by a weaker one.
+fn check_isolation(policy: &Policy, capabilities: &Capabilities) -> Result<(), Denial> {
+    if policy.isolation_level <= capabilities.isolation {
+        return Ok(());
+    }
+    Err(Denial::new(
+        DenialCode::IsolationUnavailable,
+        "isolation_level",
+        policy.isolation_level.word(),
+        format!(
+            "policy `{}` requires {} isolation; the {} provider gives {}",
+            policy.policy_id, policy.isolation_level, capabilities.provider, capabilities.isolation
+        ),
+        format!(
+            "set isolation_level = \"{}\" in the policy, or pick another policy (belljar policy list)",
+            capabilities.isolation
+        ),
+    ))
+}
+
+/// Invariant: a control that is required and missing is a denial, never a silent downgrade.
+fn check_controls(
+    policy: &Policy,
+    capabilities: &Capabilities,
+    request: &Request,
+) -> Result<BTreeSet<Control>, Denial> {
+    let mut required = BTreeSet::new();
+    for control in Control::ALL {
+        let asked = request.controls.get(control) == Some(&Demand::Require);
+        if !asked && policy.demand(*control) == Demand::Prefer {
+            continue;
+        }
+        required.insert(*control);
+        let (why, fix) = match capabilities.controls.get(control) {
+            Some(Support::Present { .. }) => continue,
+            Some(Support::Absent { why, fix }) => (why.clone(), fix.clone()),
+            None => (
+                "the provider does not have it".to_owned(),
+                "pick another provider".to_owned(),
+            ),
+        };
+        return Err(Denial::new(
+            DenialCode::ControlUnavailable,
+            if asked {
+                format!("require {control}")
+            } else {
+                format!("controls.{control}")
+            },
+            control.word(),
+            format!("{control} is required and this machine lacks it: {why}"),
+            if control.is_essential() {
+                fix
+            } else {
+                format!("{fix}; or set {control} = \"prefer\" in the policy's [controls]")
+            },
+        ));
+    }
+    Ok(required)
+}
+
+/// R9, R56, R57: the language or command must be one the policy has.
+fn check_source(policy: &Policy, request: &Request) -> Result<(), Denial> {
+    match &request.source {
+        Source::Code { language, code } => {
+            if !policy.allowed_languages.contains(language) {
+                let allowed: Vec<_> = policy
+                    .allowed_languages
+                    .iter()
+                    .map(|language| language.word())
+                    .collect();
+                return Err(Denial::new(
+                    DenialCode::LanguageNotAllowed,
+                    "allowed_languages",
+                    language.word(),
+                    format!(
+                        "policy `{}` does not allow {language}, only {}",
+                        policy.policy_id,
+                        allowed.join(", ")
+                    ),
+                    format!("add \"{language}\" to allowed_languages in the policy"),
+                ));
+            }
+            if code.is_empty() {
+                return Err(Denial::new(
+                    DenialCode::CodeEmpty,
+                    "code",
+                    "",
+                    "there is no code to run",
+                    "give some code",
+                ));
+            }
+            Ok(())
+        }
+        Source::Command { argv } => {
+            command::check(argv, &policy.allowed_commands).map_err(|error| match &error {
+                CommandError::NotAllowed(program) => Denial::new(
+                    DenialCode::CommandNotAllowed,
+                    "allowed_commands",
+                    program,
+                    format!("{error}: {}", policy.allowed_commands.join(", ")),
+                    format!("add \"{program}\" to allowed_commands in the policy"),
+                ),
+                CommandError::Dangerous(pattern) => Denial::new(
+                    DenialCode::CommandDangerous,
+                    "dangerous patterns",
+                    *pattern,
+                    error.to_string(),
+                    "run it as a script instead (belljar run --lang bash), where the walls alone decide",
+                ),
+                _ => Denial::new(
+                    DenialCode::CommandMalformed,
+                    "command",
+                    argv.first().map_or("", String::as_str),
+                    error.to_string(),
+                    "give a program and its arguments, for example: belljar exec -- ls -la",
+                ),
+            })
+        }
+    }
+}
+
+fn check_arguments(request: &Request) -> Result<(), Denial> {
+    let command = match &request.source {
+        Source::Command { argv } => argv.get(1..).unwrap_or_default(),
+        Source::Code { .. } => &[],
+    };
+    let all = || command.iter().chain(&request.args);
+    for (what, count) in [
+        ("arguments", all().count()),
+        ("variables", request.env.len()),
+        ("files", request.files.len()),
+        ("mounts", request.mounts.len()),
+        ("outputs", request.outputs.len()),
+    ] {
+        if count > MOST_ITEMS {
+            return Err(Denial::new(
+                DenialCode::ArgumentInvalid,
+                what,
+                count.to_string(),
+                format!("{count} {what} are more than the {MOST_ITEMS} a request may have"),
+                "ask for fewer",
+            ));
+        }
+    }
+    for argument in all() {
+        if argument.contains('\0') || argument.len() > LONGEST_ARGUMENT {
+            return Err(Denial::new(
+                DenialCode::ArgumentInvalid,
+                "arguments",
+                argument
+                    .chars()
+                    .take(40)
+                    .collect::<String>()
+                    .escape_default()
+                    .to_string(),
+                format!("an argument holds a NUL byte or is longer than {LONGEST_ARGUMENT} bytes"),
+                "pass large or binary data as a file or on standard input",
+            ));
+        }
+        if request.check_paths
+            && let Err(error) = check_argument(argument)
+        {
+            return Err(Denial::new(
+                DenialCode::PathNotAllowed,
+                "path check",
+                argument,
+                error.to_string(),
+                "name files relative to the work directory, or switch the path check off",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_environment(request: &Request) -> Result<(), Denial> {
+    for (name, value) in &request.env {
+        let plain = !name.is_empty()
+            && !name.contains(['=', '\0'])
+            && !value.contains('\0')
+            && name.len() + value.len() < LONGEST_ARGUMENT;
+        if !plain {
+            return Err(Denial::new(
+                DenialCode::EnvironmentInvalid,
+                "env",
+                name.escape_default().to_string(),
+                "a variable needs a name without `=` and NUL, and a value without NUL and below 128 KiB",
+                "write --env NAME=VALUE",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// R18's rule for requests: overrides may only lower.
+fn check_limits(policy: &Policy, asked: &LimitOverrides) -> Result<(), Denial> {
+    let limits = &policy.limits;
+    let mb = |bytes: crate::Bytes| bytes.mib_ceil().to_string();
+    let rows: [(&str, bool, String, String, String); 9] = [
+        row("max_memory_mb", asked.memory, limits.memory(), mb),
+        row("max_cpu_seconds", asked.cpu_time, limits.cpu_time(), |value| {
+            value.get().to_string()
+        }),
+        row(
+            "max_wall_time_seconds",
+            asked.wall_time,
+            limits.wall_time(),
+            |value| value.get().to_string(),
+        ),
+        row("max_processes", asked.processes, limits.processes(), |value| {
+            value.to_string()
+        }),
+        row("max_open_files", asked.open_files, limits.open_files(), |value| {
+            value.to_string()
+        }),
+        row("max_file_size_mb", asked.file_size, limits.file_size(), mb),
+        row("max_disk_mb", asked.disk, limits.disk(), mb),
+        row("max_output_mb", asked.output, limits.output(), mb),
+        row(
+            "max_cpu_percent",
+            asked.cpu_percent,
+            limits.cpu_percent().unwrap_or(u32::MAX),
+            |value| value.to_string(),
+        ),
+    ];
+    for (field, exceeds, asked, permitted, shown) in rows {
+        if exceeds {
+            return Err(Denial::new(
+                DenialCode::LimitExceedsPolicy,
+                field,
+                shown.clone(),
+                format!(
+                    "the request asks for {asked}, policy `{}` permits {permitted}",
+                    policy.policy_id
+                ),
+                format!("set {field} = {shown} in the policy, or ask for less"),
+            ));
+        }
+    }
+    // A limit of nothing is a mistake, not a wish: each must leave something to run with.
+    let zero = [
+        (
+            "memory",
+            asked
+                .memory
+                .is_some_and(|value| value < crate::Bytes::from_mib(8)),
+        ),
+        ("cpu_time", asked.cpu_time.is_some_and(|value| value.get() <= 0.0)),
+        (
+            "wall_time",
+            asked.wall_time.is_some_and(|value| value.get() <= 0.0),
+        ),
+        ("processes", asked.processes == Some(0)),
+        ("open_files", asked.open_files.is_some_and(|value| value < 8)),
+        ("disk", asked.disk.is_some_and(|value| value.get() == 0)),
+        ("cpu_percent", asked.cpu_percent == Some(0)),
+    ];
+    match zero.iter().find(|(_, too_small)| *too_small) {
+        None => Ok(()),
+        Some((field, _)) => Err(Denial::new(
+            DenialCode::ArgumentInvalid,
+            *field,
+            "too small",
+            format!("a {field} limit that small leaves nothing to run with"),
+            "ask for at least 8 MiB of memory, 8 open files, and more than nothing of the rest",
+        )),
+    }
+}
+
+fn row<T: PartialOrd + Copy + std::fmt::Display>(
+    field: &'static str,
+    asked: Option<T>,
+    permitted: T,
+    show: impl Fn(T) -> String,
+) -> (&'static str, bool, String, String, String) {
+    let Some(asked) = asked else {
+        return (field, false, String::new(), String::new(), String::new());
+    };
+    (
+        field,
+        asked > permitted,
+        asked.to_string(),
+        permitted.to_string(),
+        show(asked),
+    )
+}
+
+fn check_network(
+    policy: &Policy,
+    capabilities: &Capabilities,
+    request: &Request,
+) -> Result<NetworkPolicy, Denial> {
+    let permitted = policy.permitted_network();
+    let asked = request.network.unwrap_or(permitted);
+    if asked > permitted {
+        let (rule, fix) = if policy.network >= asked {
+            (
+                "allow_network",
+                "set allow_network = true in the policy".to_owned(),
+            )
+        } else {
+            (
+                "network_policy",
+                format!("set network_policy = \"{asked}\" and allow_network = true in the policy"),
+            )
+        };
+        return Err(Denial::new(
+            DenialCode::NetworkNotAllowed,
+            rule,
+            asked.word(),
+            format!(
+                "the request asks for network `{asked}`, policy `{}` permits `{permitted}`",
+                policy.policy_id
+            ),
+            fix,
+        ));
+    }
+    if !capabilities.networks.contains(&asked) {
+        let known: Vec<_> = capabilities
+            .networks
+            .iter()
+            .map(|network| network.word())
+            .collect();
+        return Err(Denial::new(
+            DenialCode::NetworkUnavailable,
+            "network_policy",
+            asked.word(),
+            format!(
+                "the {} provider does not have network `{asked}`",
+                capabilities.provider
+            ),
+            format!("ask for network {}", known.join(" or ")),
+        ));
+    }
+    Ok(asked)
+}
+
+fn check_mounts(policy: &Policy, request: &Request) -> Result<(), Denial> {
+    for mount in &request.mounts {
+        let permits =
+            |allowed: &Mount| mount.host().starts_with(allowed.host()) && mount.access() <= allowed.access();
+        if !policy.allowed_mounts.iter().any(permits) {
+            return Err(Denial::new(
+                DenialCode::MountNotAllowed,
+                "allowed_mounts",
+                mount.to_string(),
+                format!("policy `{}` does not allow mounting {mount}", policy.policy_id),
+                format!("add \"{mount}\" to allowed_mounts in the policy"),
+            ));
+        }
+        if mount.access() == Access::ReadWrite && !policy.allow_file_write {
+            return Err(Denial::new(
+                DenialCode::FileWriteNotAllowed,
+                "allow_file_write",
+                mount.to_string(),
+                format!(
+                    "policy `{}` lets nothing be written, so {mount} cannot be writable",
+                    policy.policy_id
+                ),
+                "mount it :ro, or set allow_file_write = true in the policy",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_files(limits: &Limits, request: &Request) -> Result<(), Denial> {
+    let inline = |content: &Content| match content {
+        Content::Inline(bytes) => bytes.len() as u64,
+        Content::HostFile(_) => 0,
+    };
+    let code = match &request.source {
+        Source::Code { code, .. } => code.len() as u64,
+        Source::Command { .. } => 0,
+    };
+    let total = request
+        .files
+        .values()
+        .map(|file| inline(&file.content))
+        .sum::<u64>()
+        + code;
+    if total > limits.disk().get() {
+        return Err(Denial::new(
+            DenialCode::FilesTooLarge,
+            "max_disk_mb",
+            total.to_string(),
+            format!(
+                "the files hold {}, the sandbox's disk {}",
+                crate::Bytes::new(total),
+                limits.disk()
+            ),
+            format!(
+                "set max_disk_mb = {} in the policy, or mount the files",
+                crate::Bytes::new(total).mib_ceil()
+            ),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! From a checked request to the programs that will run.
+
+use std::collections::BTreeMap;
+
+use crate::capabilities::{Capabilities, Toolchain};
+use crate::denial::{Denial, DenialCode};
+use crate::language::Language;
+use crate::limits::{LimitOverrides, Limits};
+use crate::path::GuestPath;
+use crate::plan::{Stage, StageKind, WORK_DIR};
+use crate::policy::Policy;
+use crate::request::{FileIn, Request, Source};
+
+/// The variables of every guest, before the language's and the caller's own.
+const BASE_ENV: [(&str, &str); 6] = [
+    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("HOME", WORK_DIR),
+    ("TMPDIR", "/tmp"),
+    ("LANG", "C.UTF-8"),
+    ("USER", "guest"),
+    ("LOGNAME", "guest"),
+];
+
+/// The toolchain that the machine has for `language`.
+pub(super) fn toolchain(capabilities: &Capabilities, language: Language) -> Result<&Toolchain, Denial> {
+    capabilities.languages.get(&language).ok_or_else(|| {
+        let install = language.spec().install;
+        Denial::new(
+            DenialCode::LanguageUnavailable,
+            "toolchain",
+            language.word(),
+            format!("this machine has nothing that runs {language}"),
+            format!("install {install}; `belljar languages` lists what is there"),
+        )
+    })
+}
+
+pub(super) fn build(
+    policy: &Policy,
+    request: &Request,
+    toolchain: Option<&Toolchain>,
+    limits: &Limits,
+) -> (Vec<Stage>, BTreeMap<GuestPath, FileIn>) {
+    let mut files = request.files.clone();
+    let mut env: BTreeMap<String, String> = BASE_ENV.map(|(name, value)| (name.into(), value.into())).into();
+    let mut stages = Vec::new();
+    match (&request.source, toolchain) {
+        (Source::Command { argv }, _) => {
+            env.extend(request.env.clone());
+            let argv = argv.iter().chain(&request.args).cloned().collect();
+            stages.push(run_stage(policy, argv, env, limits, false));
+        }
+        // The guard finds a toolchain before it builds anything out of code.
+        (Source::Code { .. }, None) => {}
+        (Source::Code { language, code }, Some(toolchain)) => {
+            let spec = language.spec();
+            let recipe = toolchain.recipe;
+            // The table's own file names are plain; the tests build every one of them.
+            if let Ok(path) = GuestPath::new(spec.file) {
+                files.insert(path, FileIn::inline(code.clone()));
+            }
+            env.extend(
+                recipe
+                    .env
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+            );
+            env.extend(toolchain.env.clone());
+            env.extend(request.env.clone());
+            let fill = |words: &[&str], limits: &Limits| -> Vec<String> {
+                words
+                    .iter()
+                    .map(|word| fill_word(word, spec.file, toolchain, limits))
+                    .collect()
+            };
+            if let Some(step) = &recipe.compile {
+                // A compiler gets what it needs, and a clock of its own.
+                let own_clock = LimitOverrides {
+                    wall_time: Some(step.wall_time),
+                    cpu_time: Some(step.wall_time),
+                    ..LimitOverrides::default()
+                };
+                let limits = limits.raised_to(&step.floor).lowered(&own_clock);
+                stages.push(Stage {
+                    kind: StageKind::Compile,
+                    argv: fill(step.argv, &limits),
+                    env: env.clone(),
+                    limits,
+                    file_write: true,
+                    data_limit: false,
+                });
+            }
+            let mut argv = fill(recipe.run, limits);
+            argv.extend(request.args.iter().cloned());
+            stages.push(run_stage(policy, argv, env, limits, recipe.data_limit));
+        }
+    }
+    (stages, files)
+}
+
+fn run_stage(
+    policy: &Policy,
+    argv: Vec<String>,
+    env: BTreeMap<String, String>,
+    limits: &Limits,
+    data_limit: bool,
+) -> Stage {
+    Stage {
+        kind: StageKind::Run,
+        argv,
+        env,
+        limits: limits.clone(),
+        file_write: policy.allow_file_write,
+        data_limit,
+    }
+}
+
+/// The limits of the sandbox itself: what its largest stage needs.
+pub(super) fn widest(limits: &Limits, stages: &[Stage]) -> Limits {
+    stages
+        .iter()
+        .fold(limits.clone(), |widest, stage| widest.widened_to(stage.limits()))
+}
+
+fn fill_word(word: &str, file: &str, toolchain: &Toolchain, limits: &Limits) -> String {
+    let mut filled = word
+        .replace("{file}", file)
+        .replace("{memory_mb}", &limits.memory().mib_ceil().to_string());
+    for (index, program) in toolchain.programs.iter().enumerate() {
+        filled = filled.replace(&format!("{{{index}}}"), &program.to_string_lossy());
+    }
+    filled
+}

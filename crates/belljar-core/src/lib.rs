@@ -1,0 +1,48 @@
+//! The words of belljar and its guard.
+//!
+//! Everything here is data and pure functions: no I/O, no clock, no async runtime, no unsafe. A
+//! caller builds a [`Request`], [`guard::check`] turns it into a [`Plan`] or a [`Denial`], and a
+//! [`Provider`] accepts plans only. Nothing outside this crate can make a [`Plan`].
+#![forbid(unsafe_code)]
+
+pub mod capabilities;
+pub mod command;
+pub mod config;
+pub mod control;
+pub mod denial;
+pub mod error;
+pub mod guard;
+pub mod language;
+pub mod lifecycle;
+pub mod limits;
+pub mod mount;
+pub mod outcome;
+pub mod path;
+pub mod plan;
+pub mod policy;
+pub mod provider;
+pub mod receipt;
+pub mod record;
+pub mod request;
+pub mod status;
+pub mod units;
+
+pub use capabilities::{Capabilities, Support, Toolchain};
+pub use config::SandboxConfig;
+pub use control::{Control, Demand};
+pub use denial::{Denial, DenialCode};
+pub use error::ErrorKind;
+pub use language::Language;
+pub use lifecycle::Lifecycle;
+pub use limits::{LimitOverrides, Limits};
+pub use mount::{Access, Mount};
+pub use outcome::{Captured, Failure, FailureKind, Outcome, Usage};
+pub use path::{GuestPath, WorkspaceId};
+pub use plan::{Plan, Stage, StageKind};
+pub use policy::Policy;
+pub use provider::{Provider, ProviderError, Sandbox};
+pub use receipt::Receipt;
+pub use record::Record;
+pub use request::{Request, Source};
+pub use status::{IsolationLevel, NetworkPolicy, SandboxStatus};
+pub use units::{Bytes, Seconds};

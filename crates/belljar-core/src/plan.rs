@@ -1,0 +1,149 @@
+//! The only thing a provider accepts. Fields are private and there is no way in but the guard.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::control::Control;
+use crate::language::Language;
+use crate::limits::Limits;
+use crate::mount::Mount;
+use crate::path::GuestPath;
+use crate::request::{Caller, FileIn, Stdin, Workspace};
+use crate::status::{IsolationLevel, NetworkPolicy};
+
+/// The guest's work directory.
+pub const WORK_DIR: &str = "/workspace";
+
+/// A checked request: what will run, within which walls, and which policy allowed it.
+///
+/// Only [`crate::guard::check`] makes one, and it cannot be deserialised:
+///
+/// ```compile_fail
+/// fn from_outside(text: &str) -> belljar_core::Plan {
+///     serde_json::from_str(text).unwrap()
+/// }
+/// ```
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    pub(crate) policy_id: String,
+    pub(crate) policy_hash: String,
+    pub(crate) isolation: IsolationLevel,
+    pub(crate) language: Option<Language>,
+    pub(crate) code_hash: String,
+    pub(crate) stages: Vec<Stage>,
+    #[serde(skip)]
+    pub(crate) stdin: Stdin,
+    #[serde(skip)]
+    pub(crate) files: BTreeMap<GuestPath, FileIn>,
+    pub(crate) outputs: Vec<GuestPath>,
+    pub(crate) mounts: Vec<Mount>,
+    #[serde(skip)]
+    pub(crate) workspace: Workspace,
+    pub(crate) shows: Vec<PathBuf>,
+    pub(crate) network: NetworkPolicy,
+    pub(crate) limits: Limits,
+    pub(crate) required: BTreeSet<Control>,
+    #[serde(skip)]
+    pub(crate) caller: Caller,
+}
+
+/// One program of a plan.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stage {
+    pub(crate) kind: StageKind,
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) limits: Limits,
+    pub(crate) file_write: bool,
+    pub(crate) data_limit: bool,
+}
+
+/// What a stage is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StageKind {
+    Compile,
+    Run,
+}
+
+impl Plan {
+    pub fn policy_id(&self) -> &str {
+        &self.policy_id
+    }
+    pub fn policy_hash(&self) -> &str {
+        &self.policy_hash
+    }
+    pub const fn isolation(&self) -> IsolationLevel {
+        self.isolation
+    }
+    pub const fn language(&self) -> Option<Language> {
+        self.language
+    }
+    /// The SHA-256 of what runs.
+    pub fn code_hash(&self) -> &str {
+        &self.code_hash
+    }
+    /// Compile, if there is one, then run.
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+    pub const fn stdin(&self) -> &Stdin {
+        &self.stdin
+    }
+    /// Files to put into the work directory, the code's own among them.
+    pub const fn files(&self) -> &BTreeMap<GuestPath, FileIn> {
+        &self.files
+    }
+    pub fn outputs(&self) -> &[GuestPath] {
+        &self.outputs
+    }
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+    pub const fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+    /// Host directories that the toolchain needs to see, read-only.
+    pub fn shows(&self) -> &[PathBuf] {
+        &self.shows
+    }
+    pub const fn network(&self) -> NetworkPolicy {
+        self.network
+    }
+    /// Limits of the sandbox as a whole; each stage has its own as well.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    /// Controls without which it must not run.
+    pub const fn required(&self) -> &BTreeSet<Control> {
+        &self.required
+    }
+    pub const fn caller(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl Stage {
+    pub const fn kind(&self) -> StageKind {
+        self.kind
+    }
+    pub fn argv(&self) -> &[String] {
+        &self.argv
+    }
+    pub const fn env(&self) -> &BTreeMap<String, String> {
+        &self.env
+    }
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    /// Whether it may write files at all.
+    pub const fn file_write(&self) -> bool {
+        self.file_write
+    }
+    /// Whether a limit on its data gives it a memory error that it can catch.
+    pub const fn data_limit(&self) -> bool {
+        self.data_limit
+    }
+}

@@ -1,0 +1,198 @@
+//! What is permitted: the policy of document 000, its built-in four, and its TOML form.
+
+mod builtin;
+mod owner;
+mod toml_file;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+pub use toml_file::PolicyFileError;
+
+use crate::control::{Control, Demand};
+use crate::language::Language;
+use crate::limits::{LimitNumbers, Limits};
+use crate::mount::Mount;
+use crate::status::{IsolationLevel, NetworkPolicy};
+
+/// What a run may do. Serialises to the fifteen fields of document 000 (R3) and ours after them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    pub policy_id: String,
+    pub name: String,
+    pub isolation_level: IsolationLevel,
+    pub network: NetworkPolicy,
+    pub limits: Limits,
+    pub allowed_languages: BTreeSet<Language>,
+    pub max_executions_per_minute: u32,
+    pub max_executions_per_hour: u32,
+    pub allow_network: bool,
+    pub allow_file_write: bool,
+    pub require_approval: bool,
+    /// Programs that `exec` may start; empty means any.
+    pub allowed_commands: Vec<String>,
+    /// Host paths that may be mounted, each with the most access it may be given.
+    pub allowed_mounts: Vec<Mount>,
+    /// Controls beyond the essential ones, and how much this policy insists on them.
+    pub controls: BTreeMap<Control, Demand>,
+}
+
+impl Policy {
+    /// A policy with document 000's field defaults around `limits`.
+    pub fn named(policy_id: &str, name: &str, limits: Limits) -> Self {
+        Self {
+            policy_id: policy_id.to_owned(),
+            name: name.to_owned(),
+            isolation_level: IsolationLevel::Process,
+            network: NetworkPolicy::None,
+            limits,
+            allowed_languages: [Language::Python, Language::Javascript, Language::Bash].into(),
+            max_executions_per_minute: 10,
+            max_executions_per_hour: 100,
+            allow_network: false,
+            allow_file_write: false,
+            require_approval: false,
+            allowed_commands: Vec::new(),
+            allowed_mounts: Vec::new(),
+            controls: BTreeMap::new(),
+        }
+    }
+
+    /// The network that both network fields permit together.
+    pub const fn permitted_network(&self) -> NetworkPolicy {
+        if self.allow_network {
+            self.network
+        } else {
+            NetworkPolicy::None
+        }
+    }
+
+    /// How much this policy insists on `control`.
+    pub fn demand(&self, control: Control) -> Demand {
+        if control.is_essential() {
+            return Demand::Require;
+        }
+        self.controls.get(&control).copied().unwrap_or(Demand::Prefer)
+    }
+
+    /// The SHA-256 of the policy's canonical form: which policy exactly a run was planned with.
+    pub fn hash(&self) -> String {
+        // Serialising a struct of plain fields cannot fail; an empty text would only change the hash.
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        hex(&Sha256::digest(text))
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+/// The wire form: document 000's names, flat.
+#[derive(Serialize)]
+struct Flat<'a> {
+    policy_id: &'a str,
+    name: &'a str,
+    isolation_level: IsolationLevel,
+    network_policy: NetworkPolicy,
+    max_cpu_seconds: f64,
+    max_memory_mb: i64,
+    max_wall_time_seconds: f64,
+    max_processes: i64,
+    max_file_size_mb: i64,
+    allowed_languages: &'a BTreeSet<Language>,
+    max_executions_per_minute: u32,
+    max_executions_per_hour: u32,
+    allow_network: bool,
+    allow_file_write: bool,
+    require_approval: bool,
+    max_open_files: i64,
+    max_disk_mb: i64,
+    max_output_mb: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_cpu_percent: Option<i64>,
+    allowed_commands: &'a [String],
+    allowed_mounts: Vec<String>,
+    controls: &'a BTreeMap<Control, Demand>,
+}
+
+impl Serialize for Policy {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let LimitNumbers {
+            max_memory_mb,
+            max_cpu_seconds,
+            max_wall_time_seconds,
+            max_processes,
+            max_open_files,
+            max_file_size_mb,
+            max_disk_mb,
+            max_output_mb,
+            max_cpu_percent,
+        } = self.limits.numbers();
+        Flat {
+            policy_id: &self.policy_id,
+            name: &self.name,
+            isolation_level: self.isolation_level,
+            network_policy: self.network,
+            max_cpu_seconds,
+            max_memory_mb,
+            max_wall_time_seconds,
+            max_processes,
+            max_file_size_mb,
+            allowed_languages: &self.allowed_languages,
+            max_executions_per_minute: self.max_executions_per_minute,
+            max_executions_per_hour: self.max_executions_per_hour,
+            allow_network: self.allow_network,
+            allow_file_write: self.allow_file_write,
+            require_approval: self.require_approval,
+            max_open_files,
+            max_disk_mb,
+            max_output_mb,
+            max_cpu_percent,
+            allowed_commands: &self.allowed_commands,
+            allowed_mounts: self.allowed_mounts.iter().map(Mount::to_string).collect(),
+            controls: &self.controls,
+        }
+        .serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R3: the fifteen fields of document 000, with their defaults.
+    #[test]
+    fn a_policy_has_the_documents_fifteen_fields() {
+        let limits = Limits::new(&LimitNumbers::default()).unwrap();
+        let value = serde_json::to_value(Policy::named("p", "P", limits)).unwrap();
+        let expected = serde_json::json!({
+            "policy_id": "p", "name": "P", "isolation_level": "process", "network_policy": "none",
+            "max_cpu_seconds": 30.0, "max_memory_mb": 256, "max_wall_time_seconds": 60.0, "max_processes": 10,
+            "max_file_size_mb": 10, "allowed_languages": ["python", "javascript", "bash"],
+            "max_executions_per_minute": 10, "max_executions_per_hour": 100, "allow_network": false,
+            "allow_file_write": false, "require_approval": false
+        });
+        for (field, expected) in expected.as_object().unwrap() {
+            assert_eq!(&value[field], expected, "{field}");
+        }
+    }
+
+    #[test]
+    fn the_hash_names_the_exact_policy() {
+        let standard = Policy::builtin("standard").unwrap();
+        let mut changed = standard.clone();
+        assert_eq!(standard.hash(), changed.hash());
+        changed.allow_file_write = false;
+        assert_ne!(standard.hash(), changed.hash());
+        assert_eq!(standard.hash().len(), 64);
+    }
+}

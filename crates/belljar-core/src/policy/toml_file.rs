@@ -1,0 +1,418 @@
+//! Policies from TOML, with errors that name file, line and field.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Policy;
+use crate::control::{Control, Demand};
+use crate::language::Language;
+use crate::limits::{LimitNumbers, Limits};
+use crate::mount::Mount;
+use crate::status::{IsolationLevel, NetworkPolicy};
+
+/// What is wrong with a policy file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {}{message}", field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default())]
+pub struct PolicyFileError {
+    pub file: String,
+    pub line: usize,
+    pub field: Option<String>,
+    pub message: String,
+}
+
+/// The file's shape. Numbers are read wide and checked by name afterwards.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFile {
+    policy_id: Option<Spanned<String>>,
+    name: Option<String>,
+    /// A built-in policy to start from.
+    extends: Option<Spanned<String>>,
+    isolation_level: Option<Spanned<String>>,
+    network_policy: Option<Spanned<String>>,
+    max_cpu_seconds: Option<Spanned<Number>>,
+    max_memory_mb: Option<Spanned<i64>>,
+    max_wall_time_seconds: Option<Spanned<Number>>,
+    max_processes: Option<Spanned<i64>>,
+    max_file_size_mb: Option<Spanned<i64>>,
+    allowed_languages: Option<Vec<Spanned<String>>>,
+    max_executions_per_minute: Option<Spanned<i64>>,
+    max_executions_per_hour: Option<Spanned<i64>>,
+    allow_network: Option<bool>,
+    allow_file_write: Option<bool>,
+    require_approval: Option<bool>,
+    max_open_files: Option<Spanned<i64>>,
+    max_disk_mb: Option<Spanned<i64>>,
+    max_output_mb: Option<Spanned<i64>>,
+    max_cpu_percent: Option<Spanned<i64>>,
+    allowed_commands: Option<Vec<String>>,
+    allowed_mounts: Option<Vec<Spanned<String>>>,
+    controls: Option<BTreeMap<Spanned<String>, Spanned<String>>>,
+}
+
+/// `30` and `30.5` alike.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(untagged, expecting = "expected a number")]
+enum Number {
+    Whole(i64),
+    Real(f64),
+}
+
+impl Number {
+    fn get(self) -> f64 {
+        match self {
+            Self::Whole(value) => value as f64,
+            Self::Real(value) => value,
+        }
+    }
+}
+
+impl Policy {
+    /// Reads a policy from TOML text; `file` is only for the error.
+    ///
+    /// Fields that are absent come from `extends` where it is given, else from document 000's
+    /// defaults.
+    pub fn from_toml(text: &str, file: &str) -> Result<Self, PolicyFileError> {
+        let place = Place { text, file };
+        let read: PolicyFile = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            place.error(at, place.key_of_line(at), error.message().to_owned())
+        })?;
+        build(read, &place)
+    }
+
+    /// The policy as TOML that [`Policy::from_toml`] reads back to the same policy.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+}
+
+fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError> {
+    let base = match &read.extends {
+        None => None,
+        Some(name) => Some(Policy::builtin(name.get_ref()).ok_or_else(|| {
+            let known = Policy::BUILTIN.join(", ");
+            place.field(
+                name,
+                "extends",
+                format!(
+                    "`{}` is not a built-in policy; use one of {known}",
+                    name.get_ref()
+                ),
+            )
+        })?),
+    };
+    let id = match &read.policy_id {
+        Some(id) if id.get_ref().is_empty() || !id.get_ref().chars().all(is_id_character) => {
+            return Err(place.field(
+                id,
+                "policy_id",
+                "must be letters, digits, `-`, `_` and `.`".to_owned(),
+            ));
+        }
+        Some(id) => id.get_ref().clone(),
+        None => place.file_stem(),
+    };
+    let limits = read_limits(&read, base.as_ref(), place)?;
+    let mut policy = base.unwrap_or_else(|| Policy::named(&id, &id, limits.clone()));
+    policy.limits = limits;
+    policy.name = read.name.unwrap_or_else(|| id.clone());
+    policy.policy_id = id;
+    if let Some(level) = &read.isolation_level {
+        policy.isolation_level = place.word::<IsolationLevel>(level, "isolation_level")?;
+    }
+    if let Some(network) = &read.network_policy {
+        policy.network = place.word::<NetworkPolicy>(network, "network_policy")?;
+    }
+    if let Some(languages) = &read.allowed_languages {
+        policy.allowed_languages = languages
+            .iter()
+            .map(|name| match Language::from_name(name.get_ref()) {
+                Some(language) => Ok(language),
+                None => place.word::<Language>(name, "allowed_languages"),
+            })
+            .collect::<Result<_, _>>()?;
+    }
+    for (field, value, target) in [
+        (
+            "max_executions_per_minute",
+            &read.max_executions_per_minute,
+            &mut policy.max_executions_per_minute,
+        ),
+        (
+            "max_executions_per_hour",
+            &read.max_executions_per_hour,
+            &mut policy.max_executions_per_hour,
+        ),
+    ] {
+        if let Some(value) = value {
+            *target = u32::try_from(*value.get_ref()).map_err(|_| {
+                place.field(
+                    value,
+                    field,
+                    format!("must be 0 or more, not {}", value.get_ref()),
+                )
+            })?;
+        }
+    }
+    policy.allow_network = read.allow_network.unwrap_or(policy.allow_network);
+    policy.allow_file_write = read.allow_file_write.unwrap_or(policy.allow_file_write);
+    policy.require_approval = read.require_approval.unwrap_or(policy.require_approval);
+    policy.allowed_commands = read.allowed_commands.unwrap_or(policy.allowed_commands);
+    if let Some(mounts) = &read.allowed_mounts {
+        policy.allowed_mounts = mounts
+            .iter()
+            .map(|mount| {
+                mount
+                    .get_ref()
+                    .parse()
+                    .map_err(|error: crate::mount::MountError| {
+                        place.field(mount, "allowed_mounts", error.to_string())
+                    })
+            })
+            .collect::<Result<Vec<Mount>, _>>()?;
+    }
+    for (control, demand) in read.controls.iter().flatten() {
+        let control = place.word::<Control>(control, "controls")?;
+        policy
+            .controls
+            .insert(control, place.word::<Demand>(demand, control.word())?);
+    }
+    Ok(policy)
+}
+
+fn read_limits(
+    read: &PolicyFile,
+    base: Option<&Policy>,
+    place: &Place<'_>,
+) -> Result<Limits, PolicyFileError> {
+    let mut numbers = base.map_or_else(LimitNumbers::default, |policy| policy.limits.numbers());
+    let mut spans = BTreeMap::new();
+    let whole = [
+        ("max_memory_mb", &read.max_memory_mb, &mut numbers.max_memory_mb),
+        ("max_processes", &read.max_processes, &mut numbers.max_processes),
+        (
+            "max_file_size_mb",
+            &read.max_file_size_mb,
+            &mut numbers.max_file_size_mb,
+        ),
+        (
+            "max_open_files",
+            &read.max_open_files,
+            &mut numbers.max_open_files,
+        ),
+        ("max_disk_mb", &read.max_disk_mb, &mut numbers.max_disk_mb),
+        ("max_output_mb", &read.max_output_mb, &mut numbers.max_output_mb),
+    ];
+    for (field, value, target) in whole {
+        if let Some(value) = value {
+            *target = *value.get_ref();
+            spans.insert(field, value.span().start);
+        }
+    }
+    let real = [
+        (
+            "max_cpu_seconds",
+            &read.max_cpu_seconds,
+            &mut numbers.max_cpu_seconds,
+        ),
+        (
+            "max_wall_time_seconds",
+            &read.max_wall_time_seconds,
+            &mut numbers.max_wall_time_seconds,
+        ),
+    ];
+    for (field, value, target) in real {
+        if let Some(value) = value {
+            *target = value.get_ref().get();
+            spans.insert(field, value.span().start);
+        }
+    }
+    if let Some(value) = &read.max_cpu_percent {
+        numbers.max_cpu_percent = Some(*value.get_ref());
+        spans.insert("max_cpu_percent", value.span().start);
+    }
+    Limits::new(&numbers).map_err(|error| {
+        let at = spans.get(error.field).copied().unwrap_or(0);
+        let message = format!("must be {}, not {}", error.expected, error.value);
+        place.error(at, Some(error.field.to_owned()), message)
+    })
+}
+
+const fn is_id_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
+/// Where in the file something stands.
+struct Place<'a> {
+    text: &'a str,
+    file: &'a str,
+}
+
+impl Place<'_> {
+    fn error(&self, at: usize, field: Option<String>, message: String) -> PolicyFileError {
+        let before = self.text.as_bytes().get(..at).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        PolicyFileError {
+            file: self.file.to_owned(),
+            line,
+            field,
+            message,
+        }
+    }
+
+    fn field<T>(&self, value: &Spanned<T>, field: &str, message: String) -> PolicyFileError {
+        self.error(value.span().start, Some(field.to_owned()), message)
+    }
+
+    fn word<T>(&self, value: &Spanned<String>, field: &str) -> Result<T, PolicyFileError>
+    where
+        T: std::str::FromStr<Err = crate::status::UnknownWord>,
+    {
+        value
+            .get_ref()
+            .parse()
+            .map_err(|error: crate::status::UnknownWord| self.field(value, field, error.to_string()))
+    }
+
+    /// The key before `=` on the line at `at`: serde's own errors do not name it.
+    fn key_of_line(&self, at: usize) -> Option<String> {
+        let start = self.text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text.get(start..)?.lines().next()?;
+        let key = line.split_once('=')?.0.trim();
+        (!key.is_empty()).then(|| key.to_owned())
+    }
+
+    fn file_stem(&self) -> String {
+        let name = self.file.rsplit('/').next().unwrap_or(self.file);
+        let stem = name.strip_suffix(".toml").unwrap_or(name);
+        let id: String = stem
+            .chars()
+            .map(|c| if is_id_character(c) { c } else { '-' })
+            .collect();
+        if id.is_empty() { "policy".to_owned() } else { id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn error(text: &str) -> PolicyFileError {
+        Policy::from_toml(text, "p.toml").unwrap_err()
+    }
+
+    #[test]
+    fn an_empty_file_is_the_documents_defaults() {
+        let policy = Policy::from_toml("", "dir/team one.toml").unwrap();
+        assert_eq!(policy.policy_id, "team-one");
+        assert!(!policy.allow_file_write);
+        assert_eq!(policy.limits, Limits::new(&LimitNumbers::default()).unwrap());
+    }
+
+    #[test]
+    fn fields_are_read_and_the_rest_is_inherited() {
+        let text = r#"
+            policy_id = "ci"
+            extends = "permissive"
+            max_memory_mb = 1024
+            max_cpu_seconds = 2.5
+            allowed_languages = ["py", "rust"]
+            allowed_mounts = ["/data:/data:rw"]
+            [controls]
+            landlock = "require"
+        "#;
+        let policy = Policy::from_toml(text, "p.toml").unwrap();
+        assert_eq!(policy.limits.memory(), crate::Bytes::from_mib(1024));
+        assert_eq!(policy.limits.cpu_time().get(), 2.5);
+        assert_eq!(policy.limits.processes(), 20);
+        assert_eq!(policy.permitted_network(), NetworkPolicy::Local);
+        assert_eq!(policy.demand(Control::Landlock), Demand::Require);
+        assert_eq!(policy.demand(Control::MemoryCgroup), Demand::Prefer);
+        assert_eq!(policy.demand(Control::Seccomp), Demand::Require);
+    }
+
+    #[test]
+    fn errors_name_file_line_and_field() {
+        for (text, shown) in [
+            (
+                "\nmax_memory_mb = -5",
+                "p.toml:2: max_memory_mb: must be from 8 to 16777216, not -5",
+            ),
+            (
+                "max_cpu_seconds = nan",
+                "p.toml:1: max_cpu_seconds: must be a number of seconds above 0, not NaN",
+            ),
+            ("a = 1", "p.toml:1: a: unknown field `a`"),
+            (
+                "\n\nisolation_level = \"jail\"",
+                "p.toml:3: isolation_level: `jail` is not known",
+            ),
+            (
+                "max_processes = \"ten\"",
+                "p.toml:1: max_processes: invalid type: string \"ten\", expected i64",
+            ),
+            (
+                "allowed_languages = [\"python\",\n\"cobol\"]",
+                "p.toml:2: allowed_languages: `cobol` is not known",
+            ),
+            (
+                "[controls]\nlandlok = \"require\"",
+                "p.toml:2: controls: `landlok` is not known",
+            ),
+            (
+                "[controls]\nlandlock = \"maybe\"",
+                "p.toml:2: landlock: `maybe` is not known",
+            ),
+            (
+                "extends = \"strict\"",
+                "p.toml:1: extends: `strict` is not a built-in policy",
+            ),
+            ("policy_id = \"../x\"", "p.toml:1: policy_id: must be letters"),
+            (
+                "allowed_mounts = [\"/a\"]",
+                "p.toml:1: allowed_mounts: `/a` is not a mount",
+            ),
+            (
+                "max_executions_per_hour = -1",
+                "p.toml:1: max_executions_per_hour: must be 0 or more, not -1",
+            ),
+            ("name = \"x", "p.toml:1: name: "),
+            (
+                "allow_network = \"yes\"",
+                "p.toml:1: allow_network: invalid type: string \"yes\"",
+            ),
+        ] {
+            let found = error(text).to_string();
+            assert!(found.starts_with(shown), "{text}\n  {found}\n  {shown}");
+        }
+    }
+
+    /// R17's round trip, for files.
+    #[test]
+    fn every_builtin_policy_round_trips_through_toml() {
+        for name in Policy::BUILTIN {
+            let policy = Policy::builtin(name).unwrap();
+            assert_eq!(Policy::from_toml(&policy.to_toml(), "x"), Ok(policy));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_policy_or_an_error(text in ".{0,120}") {
+            let _ = Policy::from_toml(&text, "p.toml");
+        }
+
+        #[test]
+        fn any_number_is_taken_or_refused_by_name(value in any::<i64>()) {
+            for field in ["max_memory_mb", "max_processes", "max_open_files", "max_disk_mb"] {
+                if let Err(error) = Policy::from_toml(&format!("{field} = {value}"), "p.toml") {
+                    prop_assert_eq!(error.field.as_deref(), Some(field));
+                }
+            }
+        }
+    }
+}

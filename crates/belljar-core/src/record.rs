@@ -1,0 +1,91 @@
+//! The audit row of one execution or denial (R14). It never holds the code itself.
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::denial::Denial;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::policy::{Policy, hex};
+use crate::request::Request;
+use crate::status::SandboxStatus;
+
+/// Document 000's fourteen fields.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Record {
+    pub record_id: String,
+    pub sandbox_id: String,
+    pub tenant_id: Option<String>,
+    pub user_id: Option<String>,
+    pub run_id: Option<String>,
+    /// The language, or `command`.
+    pub language: String,
+    pub code_hash: String,
+    pub policy_id: String,
+    pub status: SandboxStatus,
+    pub exit_code: Option<i32>,
+    pub wall_time_seconds: Option<f64>,
+    /// Seconds since the epoch.
+    pub created_at: f64,
+    pub completed_at: Option<f64>,
+    pub error_message: Option<String>,
+}
+
+/// The SHA-256 of `code`, in hexadecimal.
+pub fn code_hash(code: &[u8]) -> String {
+    hex(&Sha256::digest(code))
+}
+
+impl Record {
+    /// The row of an execution that ran.
+    pub fn of_outcome(record_id: String, plan: &Plan, outcome: &Outcome) -> Self {
+        Self {
+            record_id,
+            sandbox_id: outcome.sandbox_id.clone(),
+            tenant_id: plan.caller().tenant_id.clone(),
+            user_id: plan.caller().user_id.clone(),
+            run_id: plan.caller().run_id.clone(),
+            language: plan
+                .language()
+                .map_or("command", |language| language.word())
+                .to_owned(),
+            code_hash: plan.code_hash().to_owned(),
+            policy_id: plan.policy_id().to_owned(),
+            status: outcome.status,
+            exit_code: outcome.exit_code,
+            wall_time_seconds: Some(outcome.duration.get()),
+            created_at: outcome.started_at,
+            completed_at: Some(outcome.completed_at),
+            error_message: outcome.error.as_ref().map(|failure| failure.message.clone()),
+        }
+    }
+
+    /// The row of a request that was refused: nothing ran.
+    pub fn of_denial(
+        record_id: String,
+        policy: &Policy,
+        request: &Request,
+        denial: &Denial,
+        now: f64,
+    ) -> Self {
+        Self {
+            record_id,
+            sandbox_id: String::new(),
+            tenant_id: request.caller.tenant_id.clone(),
+            user_id: request.caller.user_id.clone(),
+            run_id: request.caller.run_id.clone(),
+            language: request
+                .language()
+                .map_or("command", |language| language.word())
+                .to_owned(),
+            code_hash: code_hash(&request.code_bytes()),
+            policy_id: policy.policy_id.clone(),
+            status: SandboxStatus::Failed,
+            exit_code: None,
+            wall_time_seconds: None,
+            created_at: now,
+            completed_at: Some(now),
+            error_message: Some(format!("PolicyViolation: {denial}")),
+        }
+    }
+}
