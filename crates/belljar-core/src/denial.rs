@@ -56,10 +56,37 @@ impl Denial {
     ) -> Self {
         Self {
             code,
-            rule: rule.into(),
-            value: value.into(),
-            message: message.into(),
-            fix: fix.into(),
+            rule: visible(rule.into()),
+            value: visible(value.into()),
+            message: visible(message.into()),
+            fix: visible(fix.into()),
         }
+    }
+}
+
+/// Control characters escaped: a denial is printed and logged, and its value came from a caller (P52).
+fn visible(text: String) -> String {
+    if !text.chars().any(char::is_control) {
+        return text;
+    }
+    text.chars().fold(String::new(), |mut shown, c| {
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_cannot_fake_a_line_of_its_own() {
+        let denial = Denial::new(DenialCode::CommandNotAllowed, "r", "é\r\nok \x1b[2J", "a\nb", "f");
+        assert_eq!(denial.value, "é\\r\\nok \\u{1b}[2J");
+        assert_eq!(denial.to_string(), "a\\nb");
     }
 }

@@ -65,6 +65,9 @@ const MAX_MB: i64 = 1 << 24;
 const MIN_MEMORY_MB: i64 = 8;
 
 impl Limits {
+    /// The largest share of CPU that can be written: a thousand whole CPUs.
+    pub const MOST_CPU_PERCENT: u32 = 100_000;
+
     pub fn new(numbers: &LimitNumbers) -> Result<Self, LimitError> {
         Ok(Self {
             memory: megabytes(
@@ -99,7 +102,10 @@ impl Limits {
             output: megabytes("max_output_mb", numbers.max_output_mb, 0, "from 0 to 16777216")?,
             cpu_percent: numbers
                 .max_cpu_percent
-                .map(|value| count("max_cpu_percent", value, 1, 100_000, "from 1 to 100000"))
+                .map(|value| {
+                    let most = i64::from(Self::MOST_CPU_PERCENT);
+                    count("max_cpu_percent", value, 1, most, "from 1 to 100000")
+                })
                 .transpose()?,
         })
     }

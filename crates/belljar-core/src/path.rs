@@ -56,15 +56,16 @@ impl GuestPath {
         if text.starts_with('/') {
             return Err(PathError::Absolute(text.to_owned()));
         }
-        if text.starts_with('~') {
-            return Err(PathError::Tilde(text.to_owned()));
-        }
         let mut parts = Vec::new();
         for part in text.split('/') {
             match part {
                 "" | "." => {}
                 ".." => return Err(PathError::Escapes(text.to_owned())),
                 name if name.len() > MAX_NAME => return Err(PathError::TooLong(name.len())),
+                // Also behind a `./` that normalising takes away.
+                name if parts.is_empty() && name.starts_with('~') => {
+                    return Err(PathError::Tilde(text.to_owned()));
+                }
                 name => parts.push(name),
             }
         }
@@ -175,6 +176,8 @@ mod tests {
             "~",
             "~/x",
             "~root",
+            "./~",
+            ".//~/x",
             "",
             ".",
             "./",

@@ -23,6 +23,12 @@ pub trait Provider: Send + Sync + Debug {
     /// What this machine gives. Looks only for the languages in `languages`, since looking costs time.
     fn capabilities(&self, languages: &[Language]) -> Capabilities;
 
+    /// The same for people who want to know: every language with its version, and the controls tried
+    /// out for real. Takes its time.
+    fn examine(&self) -> Capabilities {
+        self.capabilities(Language::ALL)
+    }
+
     /// Makes a live place for the plan: set up, files in, nothing running yet.
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>>;
 }

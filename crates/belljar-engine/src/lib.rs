@@ -1,1 +1,12 @@
+//! The engine: guard, then provider, then record. It knows providers by their trait alone.
+#![forbid(unsafe_code)]
 
+pub mod archive;
+mod execute;
+mod ident;
+mod live;
+pub mod workspace;
+
+pub use execute::{Engine, EngineError, ExecuteIo, Execution};
+pub use ident::fresh_id;
+pub use live::LiveSandbox;

@@ -1,1 +1,25 @@
+//! The native Linux provider: namespaces, a private root, capabilities, seccomp, Landlock, cgroups.
+//!
+//! - `host`: what the engine does: the launcher's client, cgroups, output, files, probing.
+//! - `launcher`: the small single-threaded process that makes every other one.
+//! - `init`: what runs between clone and exec, and pid 1 of each sandbox.
+//! - `policies`: the system-call rules as data.
+//! - `sys`: the only module with unsafe.
+//! - `wire`: what they say to each other.
 
+mod host;
+mod init;
+mod launcher;
+mod policies;
+mod sys;
+mod weaken;
+mod wire;
+
+pub use host::provider::NativeProvider;
+pub use policies::{Rule, RuleAction, rules};
+
+/// For the fuzz target: reads one frame as the engine reads what a sandbox sends.
+#[doc(hidden)]
+pub fn read_event_frame(bytes: &[u8]) -> bool {
+    wire::decode::<wire::InitEvent>(bytes).is_ok()
+}

@@ -16,7 +16,7 @@ use crate::control::{Control, Demand};
 use crate::denial::{Denial, DenialCode};
 use crate::limits::{LimitOverrides, Limits};
 use crate::mount::{Access, Mount};
-use crate::path::check_argument;
+use crate::path::{GuestPath, check_argument};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::record::code_hash;
@@ -51,7 +51,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     let network = check_network(policy, capabilities, request)?;
     check_mounts(policy, request)?;
     let limits = policy.limits.lowered(&request.limits);
-    check_files(&limits, request)?;
+    check_files(policy, &limits, request)?;
 
     let toolchain = match request.language() {
         Some(language) => Some(stages::toolchain(capabilities, language)?),
@@ -121,6 +121,15 @@ fn check_controls(
                 "pick another provider".to_owned(),
             ),
         };
+        // Who insists decides where the demand can be taken back.
+        let in_policy = format!("set {control} = \"prefer\" in the policy's [controls]");
+        let in_request = format!("do not require {control} in the request");
+        let fix = match (asked, policy.demand(*control)) {
+            _ if control.is_essential() => fix,
+            (false, _) => format!("{fix}; or {in_policy}"),
+            (true, Demand::Prefer) => format!("{fix}; or {in_request}"),
+            (true, Demand::Require) => format!("{fix}; or {in_policy} and {in_request}"),
+        };
         return Err(Denial::new(
             DenialCode::ControlUnavailable,
             if asked {
@@ -130,11 +139,7 @@ fn check_controls(
             },
             control.word(),
             format!("{control} is required and this machine lacks it: {why}"),
-            if control.is_essential() {
-                fix
-            } else {
-                format!("{fix}; or set {control} = \"prefer\" in the policy's [controls]")
-            },
+            fix,
         ));
     }
     Ok(required)
@@ -174,7 +179,9 @@ fn check_source(policy: &Policy, request: &Request) -> Result<(), Denial> {
             Ok(())
         }
         Source::Command { argv } => {
-            command::check(argv, &policy.allowed_commands).map_err(|error| match &error {
+            // What runs is the command and the request's arguments together, so that is checked.
+            let words: Vec<String> = argv.iter().chain(&request.args).cloned().collect();
+            command::check(&words, &policy.allowed_commands).map_err(|error| match &error {
                 CommandError::NotAllowed(program) => Denial::new(
                     DenialCode::CommandNotAllowed,
                     "allowed_commands",
@@ -300,7 +307,7 @@ fn check_limits(policy: &Policy, asked: &LimitOverrides) -> Result<(), Denial> {
         row(
             "max_cpu_percent",
             asked.cpu_percent,
-            limits.cpu_percent().unwrap_or(u32::MAX),
+            limits.cpu_percent().unwrap_or(Limits::MOST_CPU_PERCENT),
             |value| value.to_string(),
         ),
     ];
@@ -319,33 +326,32 @@ fn check_limits(policy: &Policy, asked: &LimitOverrides) -> Result<(), Denial> {
         }
     }
     // A limit of nothing is a mistake, not a wish: each must leave something to run with.
-    let zero = [
-        (
-            "memory",
-            asked
-                .memory
-                .is_some_and(|value| value < crate::Bytes::from_mib(8)),
-        ),
-        ("cpu_time", asked.cpu_time.is_some_and(|value| value.get() <= 0.0)),
-        (
-            "wall_time",
-            asked.wall_time.is_some_and(|value| value.get() <= 0.0),
-        ),
-        ("processes", asked.processes == Some(0)),
-        ("open_files", asked.open_files.is_some_and(|value| value < 8)),
-        ("disk", asked.disk.is_some_and(|value| value.get() == 0)),
-        ("cpu_percent", asked.cpu_percent == Some(0)),
+    let least_memory = crate::Bytes::from_mib(8);
+    let too_small = [
+        ("memory", shown_if(asked.memory, |value| value < least_memory)),
+        ("cpu_time", shown_if(asked.cpu_time, |value| value.get() <= 0.0)),
+        ("wall_time", shown_if(asked.wall_time, |value| value.get() <= 0.0)),
+        ("processes", shown_if(asked.processes, |value| value == 0)),
+        ("open_files", shown_if(asked.open_files, |value| value < 8)),
+        ("disk", shown_if(asked.disk, |value| value.get() == 0)),
+        ("cpu_percent", shown_if(asked.cpu_percent, |value| value == 0)),
     ];
-    match zero.iter().find(|(_, too_small)| *too_small) {
-        None => Ok(()),
-        Some((field, _)) => Err(Denial::new(
-            DenialCode::ArgumentInvalid,
-            *field,
-            "too small",
-            format!("a {field} limit that small leaves nothing to run with"),
-            "ask for at least 8 MiB of memory, 8 open files, and more than nothing of the rest",
-        )),
+    for (field, shown) in too_small {
+        if let Some(shown) = shown {
+            return Err(Denial::new(
+                DenialCode::ArgumentInvalid,
+                field,
+                shown,
+                format!("a {field} limit that small leaves nothing to run with"),
+                "ask for at least 8 MiB of memory, 8 open files, and more than nothing of the rest",
+            ));
+        }
     }
+    Ok(())
+}
+
+fn shown_if<T: Copy + std::fmt::Display>(asked: Option<T>, bad: impl Fn(T) -> bool) -> Option<String> {
+    asked.filter(|value| bad(*value)).map(|value| value.to_string())
 }
 
 fn row<T: PartialOrd + Copy + std::fmt::Display>(
@@ -374,16 +380,19 @@ fn check_network(
     let permitted = policy.permitted_network();
     let asked = request.network.unwrap_or(permitted);
     if asked > permitted {
-        let (rule, fix) = if policy.network >= asked {
-            (
+        let (rule, fix) = match (policy.network >= asked, policy.allow_network) {
+            (true, _) => (
                 "allow_network",
                 "set allow_network = true in the policy".to_owned(),
-            )
-        } else {
-            (
+            ),
+            (false, true) => (
+                "network_policy",
+                format!("set network_policy = \"{asked}\" in the policy"),
+            ),
+            (false, false) => (
                 "network_policy",
                 format!("set network_policy = \"{asked}\" and allow_network = true in the policy"),
-            )
+            ),
         };
         return Err(Denial::new(
             DenialCode::NetworkNotAllowed,
@@ -400,6 +409,7 @@ fn check_network(
         let known: Vec<_> = capabilities
             .networks
             .iter()
+            .filter(|network| **network <= permitted)
             .map(|network| network.word())
             .collect();
         return Err(Denial::new(
@@ -410,7 +420,11 @@ fn check_network(
                 "the {} provider does not have network `{asked}`",
                 capabilities.provider
             ),
-            format!("ask for network {}", known.join(" or ")),
+            if known.is_empty() {
+                "pick another provider".to_owned()
+            } else {
+                format!("ask for network {}", known.join(" or "))
+            },
         ));
     }
     Ok(asked)
@@ -445,7 +459,7 @@ fn check_mounts(policy: &Policy, request: &Request) -> Result<(), Denial> {
     Ok(())
 }
 
-fn check_files(limits: &Limits, request: &Request) -> Result<(), Denial> {
+fn check_files(policy: &Policy, limits: &Limits, request: &Request) -> Result<(), Denial> {
     let inline = |content: &Content| match content {
         Content::Inline(bytes) => bytes.len() as u64,
         Content::HostFile(_) => 0,
@@ -461,20 +475,44 @@ fn check_files(limits: &Limits, request: &Request) -> Result<(), Denial> {
         .sum::<u64>()
         + code;
     if total > limits.disk().get() {
+        let total = crate::Bytes::new(total);
+        // The request's own wish may be the tighter of the two.
+        let (rule, fix) = if total > policy.limits.disk() {
+            (
+                "max_disk_mb",
+                format!("set max_disk_mb = {} in the policy", total.mib_ceil()),
+            )
+        } else {
+            ("disk", format!("ask for a disk of {} MiB", total.mib_ceil()))
+        };
         return Err(Denial::new(
             DenialCode::FilesTooLarge,
-            "max_disk_mb",
-            total.to_string(),
-            format!(
-                "the files hold {}, the sandbox's disk {}",
-                crate::Bytes::new(total),
-                limits.disk()
-            ),
-            format!(
-                "set max_disk_mb = {} in the policy, or mount the files",
-                crate::Bytes::new(total).mib_ceil()
-            ),
+            rule,
+            total.get().to_string(),
+            format!("the files hold {total}, the sandbox's disk {}", limits.disk()),
+            format!("{fix}, or mount the files"),
         ));
     }
-    Ok(())
+    check_file_names(request)
+}
+
+/// One name cannot be a file and a directory at once.
+fn check_file_names(request: &Request) -> Result<(), Denial> {
+    let code = request.language().map(|language| language.spec().file);
+    let names: BTreeSet<&str> = request.files.keys().map(GuestPath::as_str).chain(code).collect();
+    let below_file = |name: &&str| {
+        name.match_indices('/')
+            .any(|(end, _)| names.contains(&name[..end]))
+    };
+    let clash = names.iter().copied().find(below_file);
+    match clash {
+        None => Ok(()),
+        Some(name) => Err(Denial::new(
+            DenialCode::ArgumentInvalid,
+            "files",
+            name,
+            format!("`{name}` lies below a name that is a file"),
+            "give the file another name",
+        )),
+    }
 }

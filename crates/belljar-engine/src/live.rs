@@ -1,0 +1,332 @@
+//! A sandbox that is alive, with its lifecycle (R50).
+
+use std::sync::Arc;
+
+use belljar_core::outcome::{CompileOutput, Failure};
+use belljar_core::provider::{BoxFuture, Ended, OutputSink, Sandbox, StageEnd, StageIo, StageStdin, Stream};
+use belljar_core::{
+    Captured, FailureKind, Lifecycle, Outcome, Plan, Policy, Record, Request, SandboxStatus, Seconds, Stage,
+    StageKind, Usage,
+};
+
+use crate::execute::{Engine, EngineError, ExecuteIo, Execution, denied, now, stage_stdin};
+use crate::ident::fresh_id;
+
+/// A live sandbox. Dropping it ends everything in it; [`LiveSandbox::close`] also waits for that.
+#[derive(Debug)]
+pub struct LiveSandbox {
+    engine: Engine,
+    policy: Policy,
+    /// The plan it was made with.
+    plan: Arc<Plan>,
+    sandbox: Option<Box<dyn Sandbox>>,
+    state: Lifecycle,
+}
+
+impl LiveSandbox {
+    pub(crate) fn new(engine: Engine, policy: Policy, plan: Arc<Plan>, sandbox: Box<dyn Sandbox>) -> Self {
+        Self {
+            engine,
+            policy,
+            plan,
+            sandbox: Some(sandbox),
+            state: Lifecycle::Ready,
+        }
+    }
+
+    pub fn id(&self) -> &str {
+        self.sandbox.as_ref().map_or("", |sandbox| sandbox.id())
+    }
+
+    pub const fn state(&self) -> Lifecycle {
+        self.state
+    }
+
+    /// Runs what the sandbox was opened for.
+    pub async fn execute_opened(&mut self, io: ExecuteIo<'_>) -> Result<Execution, EngineError> {
+        let plan = Arc::clone(&self.plan);
+        self.run(&plan, io).await
+    }
+
+    /// Runs one more command or script of the same language in the same place. Files persist.
+    pub async fn execute(&mut self, request: &Request, io: ExecuteIo<'_>) -> Result<Execution, EngineError> {
+        let plan = self
+            .engine
+            .plan(&self.policy, request)
+            .map_err(|denial| denied(&self.policy, request, denial))?;
+        self.run(&plan, io).await
+    }
+
+    async fn run(&mut self, plan: &Plan, io: ExecuteIo<'_>) -> Result<Execution, EngineError> {
+        let not_ready = EngineError::NotReady(self.state);
+        let Some(sandbox) = self.sandbox.as_mut() else {
+            return Err(not_ready);
+        };
+        self.state.go(Lifecycle::Running).map_err(|_| not_ready)?;
+        match run_stages(&mut **sandbox, plan, io).await {
+            Ok(outcome) => {
+                // A stage that was ended from outside took its sandbox with it.
+                let next = if outlives(&outcome) {
+                    Lifecycle::Ready
+                } else {
+                    Lifecycle::Error
+                };
+                let _ = self.state.go(next);
+                let record = Record::of_outcome(fresh_id("rec"), plan, &outcome);
+                Ok(Execution { outcome, record })
+            }
+            Err(error) => {
+                let _ = self.state.go(Lifecycle::Error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends everything in it and waits until nothing is left.
+    pub async fn close(mut self) -> Result<(), EngineError> {
+        let _ = self.state.go(Lifecycle::Teardown);
+        match self.sandbox.take() {
+            Some(sandbox) => Ok(sandbox.close().await?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn outlives(outcome: &Outcome) -> bool {
+    !matches!(
+        outcome.error.as_ref().map(|failure| failure.kind),
+        Some(
+            FailureKind::Timeout
+                | FailureKind::CpuTime
+                | FailureKind::OutOfMemory
+                | FailureKind::Cancelled
+                | FailureKind::EngineLost
+        )
+    )
+}
+
+/// Runs the stages in order until one does not end well.
+async fn run_stages(
+    sandbox: &mut dyn Sandbox,
+    plan: &Plan,
+    io: ExecuteIo<'_>,
+) -> Result<Outcome, EngineError> {
+    let started_at = now();
+    let ExecuteIo {
+        mut sink,
+        mut stdin,
+        mut stop,
+    } = io;
+    let mut compile = None;
+    let mut usage = Usage::default();
+    let mut last = None;
+    for stage in plan.stages() {
+        let mut stage_sink = StageSink {
+            sink: sink.as_deref_mut(),
+            kind: stage.kind(),
+        };
+        let stop = stop
+            .as_mut()
+            .map(|stop| Box::pin(stop.as_mut()) as BoxFuture<'_, ()>);
+        // Compilers read nothing.
+        let stdin = match stage.kind() {
+            StageKind::Compile => StageStdin::Empty,
+            StageKind::Run => stage_stdin(plan, stdin.take()),
+        };
+        let end = sandbox
+            .run(
+                stage,
+                StageIo {
+                    stdin,
+                    sink: &mut stage_sink,
+                    stop,
+                },
+            )
+            .await?;
+        usage = usage.and(end.usage);
+        let compiled = stage.kind() == StageKind::Compile && end.ended == Ended::Exited(0);
+        if compiled {
+            compile = Some(compile_output(end));
+        } else {
+            last = Some((stage, end));
+            break;
+        }
+    }
+    let files = sandbox
+        .collect(plan.outputs(), plan.limits().output().get())
+        .await;
+    let receipt = sandbox.receipt();
+    let completed_at = now();
+    let (status, exit_code, signal, error) = match &last {
+        Some((stage, end)) => judge(stage, &end.ended),
+        None => (SandboxStatus::Completed, Some(0), None, None),
+    };
+    let (mut stdout, mut stderr) = (Captured::default(), Captured::default());
+    match last {
+        Some((stage, end)) if stage.kind() == StageKind::Compile => compile = Some(compile_output(end)),
+        Some((_, end)) => (stdout, stderr) = (end.stdout, end.stderr),
+        None => {}
+    }
+    Ok(Outcome {
+        sandbox_id: sandbox.id().to_owned(),
+        status,
+        exit_code,
+        signal,
+        stdout,
+        stderr,
+        compile,
+        error,
+        files,
+        usage,
+        receipt,
+        started_at,
+        completed_at,
+        duration: Seconds::new(usage.wall_seconds).unwrap_or(Seconds::ZERO),
+    })
+}
+
+/// The caller's sink, as one stage sees it. What a compiler prints is for people: all of it goes to
+/// the error stream.
+struct StageSink<'a, 'b> {
+    sink: Option<&'a mut (dyn OutputSink + Send + 'b)>,
+    kind: StageKind,
+}
+
+impl OutputSink for StageSink<'_, '_> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        let stream = if self.kind == StageKind::Compile {
+            Stream::Stderr
+        } else {
+            stream
+        };
+        if let Some(sink) = &mut self.sink {
+            sink.write(stream, bytes);
+        }
+    }
+}
+
+fn compile_output(end: StageEnd) -> CompileOutput {
+    let exit_code = match end.ended {
+        Ended::Exited(code) => Some(code),
+        _ => None,
+    };
+    CompileOutput {
+        exit_code,
+        stdout: end.stdout,
+        stderr: end.stderr,
+        usage: end.usage,
+    }
+}
+
+type Verdict = (SandboxStatus, Option<i32>, Option<i32>, Option<Failure>);
+
+/// From how a stage ended to a status, an exit code, a signal and a reason.
+fn judge(stage: &Stage, ended: &Ended) -> Verdict {
+    const SIGKILL: i32 = 9;
+    const SIGXFSZ: i32 = 25;
+    const SIGXCPU: i32 = 24;
+    let limits = stage.limits();
+    let failure = |kind, message: String| {
+        Some(Failure {
+            kind,
+            stage: stage.kind(),
+            message,
+        })
+    };
+    match ended {
+        Ended::Exited(0) => (SandboxStatus::Completed, Some(0), None, None),
+        Ended::Exited(code) if stage.kind() == StageKind::Compile => {
+            let message = format!("the compiler returned {code}");
+            (
+                SandboxStatus::Failed,
+                Some(*code),
+                None,
+                failure(FailureKind::CompileFailed, message),
+            )
+        }
+        Ended::Exited(code) => {
+            let message = format!("the program returned {code}");
+            (
+                SandboxStatus::Failed,
+                Some(*code),
+                None,
+                failure(FailureKind::ExitCode, message),
+            )
+        }
+        Ended::Signaled(SIGXCPU) | Ended::CpuTime => {
+            let message = format!("used up its {} of CPU time", limits.cpu_time());
+            (
+                SandboxStatus::Timeout,
+                None,
+                None,
+                failure(FailureKind::CpuTime, message),
+            )
+        }
+        Ended::Signaled(SIGXFSZ) => {
+            let message = format!("wrote past the file size limit of {}", limits.file_size());
+            (
+                SandboxStatus::Failed,
+                None,
+                Some(SIGXFSZ),
+                failure(FailureKind::FileSize, message),
+            )
+        }
+        Ended::Signaled(SIGKILL) => {
+            let message = "was killed by signal 9".to_owned();
+            (
+                SandboxStatus::Killed,
+                None,
+                Some(SIGKILL),
+                failure(FailureKind::Signal, message),
+            )
+        }
+        Ended::Signaled(signal) => {
+            let message = format!("was ended by signal {signal}");
+            (
+                SandboxStatus::Failed,
+                None,
+                Some(*signal),
+                failure(FailureKind::Signal, message),
+            )
+        }
+        Ended::WallTime => {
+            let message = format!("did not end within {}", limits.wall_time());
+            (
+                SandboxStatus::Timeout,
+                None,
+                None,
+                failure(FailureKind::Timeout, message),
+            )
+        }
+        Ended::OutOfMemory => {
+            let message = format!("needed more than its {} of memory", limits.memory());
+            (
+                SandboxStatus::Failed,
+                None,
+                None,
+                failure(FailureKind::OutOfMemory, message),
+            )
+        }
+        Ended::Stopped => {
+            let message = "was stopped by its caller".to_owned();
+            (
+                SandboxStatus::Killed,
+                None,
+                None,
+                failure(FailureKind::Cancelled, message),
+            )
+        }
+        Ended::CannotStart(why) => (
+            SandboxStatus::Failed,
+            None,
+            None,
+            failure(FailureKind::CannotStart, why.clone()),
+        ),
+        Ended::Lost(why) => (
+            SandboxStatus::Killed,
+            None,
+            None,
+            failure(FailureKind::EngineLost, why.clone()),
+        ),
+    }
+}

@@ -1,0 +1,175 @@
+//! Control groups: one small trait, version 2 and version 1 behind it.
+//!
+//! Each sandbox has a group of its own, made before it and removed after it, never reused: pages of
+//! its file systems stay charged to it after its death. All groups live below `belljar/` within
+//! the group that belljar itself is in, so that whatever bounds belljar bounds them as well.
+
+mod mounts;
+mod sweep;
+mod v1;
+mod v2;
+
+use std::fmt::Debug;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) use sweep::group_name;
+
+use crate::wire::CgroupJoin;
+
+/// The directory that holds every group of ours.
+const SUBTREE: &str = "belljar";
+
+/// A way to make groups on this machine.
+pub(crate) trait Hierarchy: Send + Sync + Debug {
+    /// Which version this is, for receipts.
+    fn version(&self) -> &'static str;
+    /// Which resources it can bound.
+    fn bounds(&self) -> Bounds;
+    /// The directories that hold our groups.
+    fn subtrees(&self) -> Vec<PathBuf>;
+    /// Makes an empty group.
+    fn create(&self, name: &str) -> io::Result<Box<dyn Group>>;
+}
+
+/// One sandbox's group.
+pub(crate) trait Group: Send + Sync + Debug {
+    /// Sets limits; called again before each stage.
+    fn limit(&self, limits: &GroupLimits) -> io::Result<()>;
+    /// How init gets in, and the descriptors for that.
+    fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)>;
+    /// The group's directories, for clean-up by others.
+    fn dirs(&self) -> Vec<PathBuf>;
+    /// What it has used so far.
+    fn usage(&self) -> GroupUsage;
+    /// A descriptor that becomes readable when memory runs out, where the kernel does not end the
+    /// whole group by itself.
+    fn out_of_memory_event(&self) -> Option<OwnedFd>;
+}
+
+/// Which resources a hierarchy can bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub memory: bool,
+    pub pids: bool,
+    pub cpu: bool,
+}
+
+/// Limits of a whole sandbox.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupLimits {
+    pub memory: u64,
+    pub tasks: u32,
+    pub cpu_percent: Option<u32>,
+}
+
+/// What a group has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupUsage {
+    pub cpu: Option<Duration>,
+    pub memory_peak: Option<u64>,
+    pub out_of_memory_kills: u64,
+}
+
+/// The hierarchy of this machine, or why there is none that we may use.
+pub(crate) fn find() -> Result<Box<dyn Hierarchy>, NoHierarchy> {
+    if crate::weaken::is_off("cgroup") {
+        return Err(NoHierarchy { why: "switched off for a test".to_owned(), fix: String::new() });
+    }
+    let mounts = mounts::read().map_err(|error| NoHierarchy {
+        why: format!("/proc/self/mountinfo cannot be read: {error}"),
+        fix: "mount /proc".to_owned(),
+    })?;
+    // A v2 tree without controllers often lies beside v1 hierarchies that have them.
+    let v2 = v2::V2::find(&mounts);
+    if let Ok(hierarchy) = v2 {
+        return Ok(Box::new(hierarchy));
+    }
+    match v1::V1::find(&mounts) {
+        Some(Ok(hierarchy)) => Ok(Box::new(hierarchy)),
+        Some(Err(why)) => Err(why),
+        None => v2.map(|hierarchy| Box::new(hierarchy) as Box<dyn Hierarchy>),
+    }
+}
+
+/// Removes groups whose engine is gone.
+pub(crate) fn sweep(hierarchy: &dyn Hierarchy) {
+    for subtree in hierarchy.subtrees() {
+        sweep::sweep(&subtree);
+    }
+}
+
+/// Why no group can be made, and what to do about it.
+#[derive(Clone, Debug)]
+pub(crate) struct NoHierarchy {
+    pub why: String,
+    pub fix: String,
+}
+
+/// Makes `subtree/name`, and the subtree where it is missing. Another belljar may remove the empty
+/// subtree in between, hence the few tries.
+fn make_dir(parent: &Path, name: &str, prepare: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+    let subtree = parent.join(SUBTREE);
+    let mut tries = 0;
+    loop {
+        match fs::create_dir(&subtree) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let made = prepare(&subtree).and_then(|()| fs::create_dir(subtree.join(name)));
+        match made {
+            Ok(()) => return Ok(subtree.join(name)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 100 => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Removes a group's directories, waiting out the moment in which the kernel still holds them,
+/// then the subtree if nobody else is in it.
+pub(crate) fn remove(dirs: &[PathBuf]) -> io::Result<()> {
+    let mut result = Ok(());
+    for dir in dirs {
+        let mut wait = Duration::from_micros(50);
+        loop {
+            match fs::remove_dir(dir) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && wait < Duration::from_millis(500) => {
+                    std::thread::sleep(wait);
+                    wait *= 2;
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    result = Err(error);
+                    break;
+                }
+                _ => break,
+            }
+        }
+        if let Some(subtree) = dir.parent() {
+            let _ = fs::remove_dir(subtree);
+        }
+    }
+    result
+}
+
+fn write(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
+    fs::write(dir.join(file), value.to_string())
+}
+
+fn read_number(dir: &Path, file: &str) -> Option<u64> {
+    fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
+}
+
+/// The number after `key` in a file of `key number` lines.
+fn read_key(dir: &Path, file: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(dir.join(file)).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// Whether this process may make directories in `dir`.
+fn may_write(dir: &Path) -> bool {
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
+}

@@ -1,0 +1,154 @@
+//! Version 1: one directory in each controller's hierarchy.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::mounts::CgroupMount;
+use super::{Bounds, Group, GroupLimits, GroupUsage, Hierarchy, NoHierarchy, make_dir, may_write, read_key, read_number, write};
+use crate::wire::CgroupJoin;
+
+/// Controllers that we use where they are there.
+const CONTROLLERS: [&str; 4] = ["memory", "pids", "cpuacct", "cpu"];
+
+#[derive(Debug)]
+pub(super) struct V1 {
+    /// Where our subtree goes, by controller.
+    parents: Vec<(&'static str, PathBuf)>,
+}
+
+impl V1 {
+    /// `None` where the machine has no v1 controllers at all.
+    pub(super) fn find(mounts: &[CgroupMount]) -> Option<Result<Self, NoHierarchy>> {
+        let mut parents = Vec::new();
+        let mut refused = None;
+        for controller in CONTROLLERS {
+            let Some(mount) = mounts.iter().find(|mount| mount.controllers.iter().any(|name| name == controller))
+            else {
+                continue;
+            };
+            // A group that delegates to us may be above ours when a service moved us deeper.
+            if may_write(&mount.own) {
+                parents.push((controller, mount.own.clone()));
+            } else {
+                refused = Some(mount.own.clone());
+            }
+        }
+        if parents.iter().any(|(controller, _)| *controller == "memory") {
+            return Some(Ok(Self { parents }));
+        }
+        refused.map(|dir| {
+            Err(NoHierarchy {
+                why: format!("cgroup v1 is mounted, but {} is not writable", dir.display()),
+                fix: "run as root, or have an administrator create the groups and give them to you".to_owned(),
+            })
+        })
+    }
+
+    fn has(&self, controller: &str) -> bool {
+        self.parents.iter().any(|(name, _)| *name == controller)
+    }
+}
+
+impl Hierarchy for V1 {
+    fn version(&self) -> &'static str {
+        "v1"
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { memory: self.has("memory"), pids: self.has("pids"), cpu: self.has("cpu") }
+    }
+
+    fn subtrees(&self) -> Vec<PathBuf> {
+        self.parents.iter().map(|(_, parent)| parent.join(super::SUBTREE)).collect()
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn Group>> {
+        let mut group = V1Group { dirs: Vec::with_capacity(self.parents.len()) };
+        for (controller, parent) in &self.parents {
+            match make_dir(parent, name, |_| Ok(())) {
+                Ok(dir) => group.dirs.push((controller, dir)),
+                Err(error) => {
+                    let _ = super::remove(&group.dirs());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Box::new(group))
+    }
+}
+
+#[derive(Debug)]
+struct V1Group {
+    dirs: Vec<(&'static str, PathBuf)>,
+}
+
+impl V1Group {
+    fn dir(&self, controller: &str) -> Option<&PathBuf> {
+        self.dirs.iter().find(|(name, _)| *name == controller).map(|(_, dir)| dir)
+    }
+}
+
+impl Group for V1Group {
+    fn limit(&self, limits: &GroupLimits) -> io::Result<()> {
+        if let Some(dir) = self.dir("memory") {
+            // The limit with swap must never be below the one without, so the order depends on
+            // which way they move. Machines without swap accounting lack the second file.
+            let swap = "memory.memsw.limit_in_bytes";
+            let has_swap = dir.join(swap).exists();
+            if write(dir, "memory.limit_in_bytes", limits.memory).is_err() {
+                if has_swap {
+                    write(dir, swap, limits.memory)?;
+                }
+                write(dir, "memory.limit_in_bytes", limits.memory)?;
+            }
+            if has_swap {
+                write(dir, swap, limits.memory)?;
+            }
+        }
+        if let Some(dir) = self.dir("pids") {
+            write(dir, "pids.max", limits.tasks)?;
+        }
+        if let (Some(dir), Some(percent)) = (self.dir("cpu"), limits.cpu_percent) {
+            write(dir, "cpu.cfs_period_us", 100_000)?;
+            write(dir, "cpu.cfs_quota_us", u64::from(percent) * 1000)?;
+        }
+        Ok(())
+    }
+
+    fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)> {
+        let mut tasks = Vec::with_capacity(self.dirs.len());
+        for (_, dir) in &self.dirs {
+            tasks.push(OwnedFd::from(fs::OpenOptions::new().write(true).open(dir.join("tasks"))?));
+        }
+        Ok((CgroupJoin::Tasks(tasks.len() as u32), tasks))
+    }
+
+    fn dirs(&self) -> Vec<PathBuf> {
+        self.dirs.iter().map(|(_, dir)| dir.clone()).collect()
+    }
+
+    fn usage(&self) -> GroupUsage {
+        let memory = self.dir("memory");
+        GroupUsage {
+            cpu: self.dir("cpuacct").and_then(|dir| read_number(dir, "cpuacct.usage")).map(Duration::from_nanos),
+            memory_peak: memory.and_then(|dir| read_number(dir, "memory.max_usage_in_bytes")),
+            out_of_memory_kills: memory
+                .and_then(|dir| read_key(dir, "memory.oom_control", "oom_kill"))
+                .unwrap_or_default(),
+        }
+    }
+
+    fn out_of_memory_event(&self) -> Option<OwnedFd> {
+        let dir = self.dir("memory")?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+        let control = fs::File::open(dir.join("memory.oom_control")).ok()?;
+        let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
+        write(dir, "cgroup.event_control", line).ok()?;
+        Some(event)
+    }
+}

@@ -1,0 +1,154 @@
+//! Version 2: one directory for everything.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::mounts::CgroupMount;
+use super::{Bounds, Group, GroupLimits, GroupUsage, Hierarchy, NoHierarchy, make_dir, may_write, read_key, read_number, write};
+use crate::wire::CgroupJoin;
+
+const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+
+#[derive(Debug)]
+pub(super) struct V2 {
+    /// The group below which our subtree goes.
+    parent: PathBuf,
+    controllers: Vec<&'static str>,
+}
+
+impl V2 {
+    pub(super) fn find(mounts: &[CgroupMount]) -> Result<Self, NoHierarchy> {
+        let Some(mount) = mounts.iter().find(|mount| mount.version == 2) else {
+            return Err(NoHierarchy {
+                why: "no cgroup file system is mounted".to_owned(),
+                fix: "mount cgroup2 on /sys/fs/cgroup".to_owned(),
+            });
+        };
+        let mut refusals = Vec::new();
+        for parent in candidates(mount) {
+            match usable(&parent) {
+                Ok(controllers) => return Ok(Self { parent, controllers }),
+                Err(why) => refusals.push(format!("{}: {why}", parent.display())),
+            }
+        }
+        Err(NoHierarchy {
+            why: refusals.join("; "),
+            fix: "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes -- belljar …"
+                .to_owned(),
+        })
+    }
+}
+
+/// Groups that may hold our subtree, best first: the parent of our own (a delegated group whose
+/// leaf we are in), our own, and for root the top.
+fn candidates(mount: &CgroupMount) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if let Some(above) = mount.own.parent().filter(|above| above.starts_with(&mount.point)) {
+        found.push(above.to_path_buf());
+    }
+    found.push(mount.own.clone());
+    if !found.contains(&mount.point) {
+        found.push(mount.point.clone());
+    }
+    found
+}
+
+/// The controllers that groups below `parent` can have, switched on if need be.
+fn usable(parent: &Path) -> Result<Vec<&'static str>, String> {
+    if !may_write(parent) {
+        return Err("not writable, no delegation".to_owned());
+    }
+    let list = |file: &str| fs::read_to_string(parent.join(file)).unwrap_or_default();
+    let has = |text: &str, name: &str| text.split_whitespace().any(|word| word == name);
+    let available = list("cgroup.controllers");
+    if !has(&available, "memory") {
+        return Err("has no memory controller".to_owned());
+    }
+    let mut controllers = Vec::new();
+    for name in CONTROLLERS.into_iter().filter(|name| has(&available, name)) {
+        // Fails with EBUSY where processes live in the group itself.
+        if has(&list("cgroup.subtree_control"), name)
+            || write(parent, "cgroup.subtree_control", format!("+{name}")).is_ok()
+        {
+            controllers.push(name);
+        }
+    }
+    if controllers.contains(&"memory") {
+        Ok(controllers)
+    } else {
+        Err("its controllers cannot be passed on (processes live in it, or it is not delegated)".to_owned())
+    }
+}
+
+impl Hierarchy for V2 {
+    fn version(&self) -> &'static str {
+        "v2"
+    }
+
+    fn bounds(&self) -> Bounds {
+        let has = |name| self.controllers.contains(&name);
+        Bounds { memory: has("memory"), pids: has("pids"), cpu: has("cpu") }
+    }
+
+    fn subtrees(&self) -> Vec<PathBuf> {
+        vec![self.parent.join(super::SUBTREE)]
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn Group>> {
+        let wanted: Vec<String> = self.controllers.iter().map(|name| format!("+{name}")).collect();
+        let wanted = wanted.join(" ");
+        let dir = make_dir(&self.parent, name, |subtree| write(subtree, "cgroup.subtree_control", &wanted))?;
+        let handle = rustix::fs::open(&dir, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Box::new(V2Group { dir, handle, controllers: self.controllers.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct V2Group {
+    dir: PathBuf,
+    handle: OwnedFd,
+    controllers: Vec<&'static str>,
+}
+
+impl Group for V2Group {
+    fn limit(&self, limits: &GroupLimits) -> io::Result<()> {
+        write(&self.dir, "memory.max", limits.memory)?;
+        if self.dir.join("memory.swap.max").exists() {
+            write(&self.dir, "memory.swap.max", 0)?;
+        }
+        // All of it goes at once: half a sandbox is worse than none.
+        write(&self.dir, "memory.oom.group", 1)?;
+        if self.controllers.contains(&"pids") {
+            write(&self.dir, "pids.max", limits.tasks)?;
+        }
+        if let (true, Some(percent)) = (self.controllers.contains(&"cpu"), limits.cpu_percent) {
+            write(&self.dir, "cpu.max", format!("{} 100000", u64::from(percent) * 1000))?;
+        }
+        Ok(())
+    }
+
+    fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)> {
+        Ok((CgroupJoin::Born, vec![self.handle.try_clone()?]))
+    }
+
+    fn dirs(&self) -> Vec<PathBuf> {
+        vec![self.dir.clone()]
+    }
+
+    fn usage(&self) -> GroupUsage {
+        GroupUsage {
+            cpu: read_key(&self.dir, "cpu.stat", "usage_usec").map(Duration::from_micros),
+            memory_peak: read_number(&self.dir, "memory.peak"),
+            out_of_memory_kills: read_key(&self.dir, "memory.events", "oom_kill").unwrap_or_default(),
+        }
+    }
+
+    fn out_of_memory_event(&self) -> Option<OwnedFd> {
+        None
+    }
+}

@@ -1,0 +1,17 @@
+//! The engine's side: the launcher's client, cgroups, output, files, probing.
+
+mod cgroup;
+mod collect;
+mod launcher;
+mod output;
+mod probe;
+pub(crate) mod provider;
+mod receipt;
+mod rootfs;
+mod sandbox;
+mod shell;
+mod spec;
+mod stdin;
+mod toolchain;
+mod trial;
+mod watch;

@@ -1,0 +1,64 @@
+//! Reading a guest's output: concurrently, capped, in bounded memory.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use belljar_core::Captured;
+use rustix::pipe::PipeFlags;
+use tokio::io::unix::AsyncFd;
+
+/// How much is read at once.
+const CHUNK: usize = 64 << 10;
+
+/// One stream of a guest.
+#[derive(Debug)]
+pub(crate) struct OutputPipe {
+    pipe: Option<AsyncFd<OwnedFd>>,
+    kept: Vec<u8>,
+    cap: usize,
+    dropped: u64,
+    chunk: Box<[u8]>,
+}
+
+impl OutputPipe {
+    /// A pipe: our end, and the guest's.
+    pub(crate) fn new(cap: u64) -> io::Result<(Self, OwnedFd)> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&read, true)?;
+        let pipe = Some(crate::sys::events::watch(read)?);
+        let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+        Ok((Self { pipe, kept: Vec::new(), cap, dropped: 0, chunk: vec![0; CHUNK].into() }, write))
+    }
+
+    /// Whether every writer has gone.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.pipe.is_none()
+    }
+
+    /// Reads what is there next and returns the part of it that is kept: empty once the stream has
+    /// ended or its cap is reached. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> io::Result<&[u8]> {
+        let Some(pipe) = &self.pipe else { return std::future::pending().await };
+        let count = loop {
+            let mut ready = pipe.readable().await?;
+            match ready.try_io(|pipe| Ok(rustix::io::read(pipe.get_ref(), &mut *self.chunk)?)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => break result?,
+                Err(_) => {}
+            }
+        };
+        if count == 0 {
+            self.pipe = None;
+            return Ok(&[]);
+        }
+        let room = self.cap - self.kept.len();
+        let keep = count.min(room);
+        self.kept.extend_from_slice(&self.chunk[..keep]);
+        self.dropped += (count - keep) as u64;
+        Ok(&self.kept[self.kept.len() - keep..])
+    }
+
+    pub(crate) fn into_captured(self) -> Captured {
+        Captured::new(self.kept, self.dropped)
+    }
+}

@@ -1,0 +1,185 @@
+//! What this machine gives, control by control, and what to do where it gives less.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use belljar_core::{Control, ProviderError, Support};
+
+use super::cgroup::{Bounds, NoHierarchy};
+use super::shell::step_text;
+use crate::sys;
+use crate::wire::StepFailure;
+
+/// The controls of this machine, looked up without making a sandbox.
+pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> BTreeMap<Control, Support> {
+    let mut found = BTreeMap::new();
+    let namespaces = [
+        (Control::UserNamespace, "user"),
+        (Control::MountNamespace, "mnt"),
+        (Control::PidNamespace, "pid"),
+        (Control::NetworkNamespace, "net"),
+        (Control::IpcNamespace, "ipc"),
+        (Control::UtsNamespace, "uts"),
+        (Control::CgroupNamespace, "cgroup"),
+    ];
+    for (control, name) in namespaces {
+        let support = if fs::symlink_metadata(format!("/proc/self/ns/{name}")).is_ok() {
+            present("kernel")
+        } else {
+            absent("the kernel was built without it", "use a kernel with namespaces")
+        };
+        found.insert(control, support);
+    }
+    if let Some(refusal) = user_namespace_refusal() {
+        found.insert(Control::UserNamespace, refusal);
+    }
+    found.insert(Control::PrivateRoot, mount_api());
+    found.insert(Control::PrivateProc, present("new /proc, own processes only"));
+    found.insert(
+        Control::FreshUid,
+        if is_root() {
+            present("one of a range, for each sandbox")
+        } else {
+            absent("without root there is only the caller's own uid", "run as root")
+        },
+    );
+    found.insert(Control::NoCapabilities, present("all dropped"));
+    found.insert(Control::NoNewPrivileges, present("prctl"));
+    found.insert(Control::Rlimits, present("cpu, file size, files, tasks, core, locked memory, queues"));
+    found.insert(Control::Landlock, landlock());
+    let seccomp = sys::filter::filters_available();
+    found.insert(
+        Control::Seccomp,
+        if seccomp {
+            present(&format!("allowlist of {} rules", crate::policies::rules().len()))
+        } else {
+            absent("the kernel takes no filters", "use a kernel with CONFIG_SECCOMP_FILTER")
+        },
+    );
+    found.insert(
+        Control::ProcessCount,
+        if sys::filter::action_available(libc::SECCOMP_RET_USER_NOTIF) {
+            present("new processes wait for init's word")
+        } else {
+            absent("the kernel cannot hand system calls over", "use Linux 5.5 or later")
+        },
+    );
+    let (version, bounds, why) = match cgroup {
+        Ok((version, bounds)) => (version, bounds, None),
+        Err(none) => ("", Bounds::default(), Some(none)),
+    };
+    for (control, has, name) in [
+        (Control::MemoryCgroup, bounds.memory, "memory"),
+        (Control::PidsCgroup, bounds.pids, "pids"),
+        (Control::CpuCgroup, bounds.cpu, "cpu"),
+    ] {
+        let support = match (has, why) {
+            (true, _) => present(&format!("cgroup {version}")),
+            (false, Some(none)) => Support::Absent { why: none.why.clone(), fix: none.fix.clone() },
+            (false, None) => absent(
+                &format!("cgroup {version} has no {name} controller here"),
+                "enable the controller for the group that belljar runs in",
+            ),
+        };
+        found.insert(control, support);
+    }
+    found
+}
+
+fn present(detail: &str) -> Support {
+    Support::Present { detail: detail.to_owned() }
+}
+
+fn absent(why: &str, fix: &str) -> Support {
+    Support::Absent { why: why.to_owned(), fix: fix.to_owned() }
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn landlock() -> Support {
+    match sys::filter::landlock_version() {
+        Ok(version) => present(&format!("ABI {version}")),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            absent("it is built in but not enabled", "add landlock to the kernel's lsm= list")
+        }
+        Err(_) => absent("the kernel does not have it", "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK"),
+    }
+}
+
+fn mount_api() -> Support {
+    // mount_setattr is the youngest call we need.
+    let result = sys::mount::set_attributes(rustix::fs::CWD, c"/nonexistent/belljar", 0, false, None);
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            absent("the kernel lacks mount_setattr", "use Linux 5.12 or later")
+        }
+        _ => present("pivot_root"),
+    }
+}
+
+/// Settings that keep ordinary users from making user namespaces.
+fn user_namespace_refusal() -> Option<Support> {
+    let setting = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    if setting("/proc/sys/user/max_user_namespaces") == Some(0) {
+        return Some(absent("user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces=10000"));
+    }
+    if is_root() {
+        return None;
+    }
+    if setting("/proc/sys/kernel/unprivileged_userns_clone") == Some(0) {
+        return Some(absent(
+            "kernel.unprivileged_userns_clone is 0",
+            "sysctl -w kernel.unprivileged_userns_clone=1, or run as root",
+        ));
+    }
+    if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
+        return Some(absent(
+            "AppArmor keeps ordinary users from using user namespaces (Ubuntu's default)",
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give belljar an AppArmor profile with \
+             the `userns` rule, or run as root",
+        ));
+    }
+    None
+}
+
+/// What a failed step of the set-up means for the person in front of it.
+pub(crate) fn explain(failure: &StepFailure) -> ProviderError {
+    let refused = matches!(failure.errno, libc::EPERM | libc::EACCES | libc::ENOSPC | libc::ENOSYS | libc::EINVAL);
+    let missing = |control, fix: &str| ProviderError::ControlMissing {
+        control,
+        why: step_text(failure),
+        fix: fix.to_owned(),
+    };
+    match failure.step.as_str() {
+        "Clone" | "OwnNamespace" | "MapIds" if refused => match user_namespace_refusal() {
+            Some(Support::Absent { why, fix }) => {
+                ProviderError::ControlMissing { control: Control::UserNamespace, why, fix }
+            }
+            _ => missing(
+                Control::UserNamespace,
+                "allow user namespaces here: in a container, start it with a seccomp profile that lets clone make \
+                 them (docker run --security-opt seccomp=unconfined), or run belljar outside of it",
+            ),
+        },
+        "PrivatePropagation" | "MountRoot" | "AttachTrees" | "MountScratch" | "PivotRoot" | "DetachOldRoot"
+            if refused =>
+        {
+            missing(
+                Control::PrivateRoot,
+                "mounts are refused inside the namespaces: look at AppArmor or SELinux rules for user namespaces",
+            )
+        }
+        "Landlock" => missing(Control::Landlock, "see `belljar doctor`"),
+        "Seccomp" | "CountProcesses" => missing(Control::Seccomp, "see `belljar doctor`"),
+        step => {
+            let source = io::Error::from_raw_os_error(failure.errno);
+            match step.strip_prefix("CloneTree ") {
+                Some(path) => ProviderError::Io { operation: "show", object: path.to_owned(), source },
+                None => ProviderError::Setup { step: step.to_owned(), source },
+            }
+        }
+    }
+}

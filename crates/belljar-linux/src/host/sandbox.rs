@@ -1,0 +1,402 @@
+//! A live sandbox of the native provider.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belljar_core::provider::{BoxFuture, Ended, StageEnd, StageIo, Stream};
+use belljar_core::outcome::CollectedFile;
+use belljar_core::request::Content;
+use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage};
+use rustix::fs::{Mode, OFlags};
+use tokio::io::unix::AsyncFd;
+
+use super::cgroup::{self, Group, GroupLimits};
+use super::output::OutputPipe;
+use super::provider::Shared;
+use super::shell::{Shell, step_text};
+use super::spec::{self, Machine};
+use super::watch::{MEMORY_INTERVAL, next_cpu_check, tree_usage};
+use super::{collect, probe, receipt, stdin};
+use crate::wire::{InitEvent, InitRequest, Note};
+
+/// One sandbox: a shell, its control group, and what was observed of it.
+#[derive(Debug)]
+pub(crate) struct NativeSandbox {
+    id: String,
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+    machine: Machine,
+    group: Option<GroupGuard>,
+    shell: Shell,
+    notes: Vec<Note>,
+    shown: Vec<String>,
+}
+
+/// A group that is removed when it goes out of scope; by then nothing may be in it.
+#[derive(Debug)]
+struct GroupGuard {
+    group: Box<dyn Group>,
+    version: &'static str,
+    dirs: Vec<PathBuf>,
+}
+
+impl Drop for GroupGuard {
+    fn drop(&mut self) {
+        let _ = cgroup::remove(&self.dirs);
+    }
+}
+
+impl NativeSandbox {
+    pub(crate) async fn open(shared: Arc<Shared>, id: String, plan: Arc<Plan>) -> Result<Self, ProviderError> {
+        let machine = shared.machine();
+        let launcher = shared.launcher()?;
+        let group = make_group(&shared, &id, &plan)?;
+        let mut spec = spec::shell(&plan, shared.root().clone(), machine);
+        let shown = spec.trees.iter().map(|tree| tree.guest.clone()).collect();
+        let mut fds = Vec::new();
+        if let Some(guard) = &group {
+            let (join, descriptors) = guard.group.join().map_err(|error| failed("enter", "a control group", error))?;
+            spec.cgroup = join;
+            spec.cgroup_dirs = guard.dirs.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
+            fds = descriptors;
+        }
+        let asked = launcher.ask(spec, &fds).map_err(|error| failed("ask", "the launcher", error))?;
+        drop(fds);
+        let shell = Shell::raise(launcher, asked).await?;
+        let notes = shell.notes.clone();
+        let mut sandbox = Self { id, plan, shared, machine, group, shell, notes, shown };
+        sandbox.machine.count_processes &= sandbox.notes.contains(&Note::ProcMounted);
+        sandbox.check_required()?;
+        sandbox.put_files().await?;
+        Ok(sandbox)
+    }
+
+    /// What turned out to be missing only when it was tried.
+    fn check_required(&self) -> Result<(), ProviderError> {
+        if self.plan.required().contains(&Control::PrivateProc) && !self.notes.contains(&Note::ProcMounted) {
+            return Err(ProviderError::ControlMissing {
+                control: Control::PrivateProc,
+                why: "the kernel refuses a new /proc here".to_owned(),
+                fix: "docker run --security-opt systempaths=unconfined, or run outside of the container".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    async fn put_files(&mut self) -> Result<(), ProviderError> {
+        let plan = Arc::clone(&self.plan);
+        for (path, file) in plan.files() {
+            let content = match &file.content {
+                Content::Inline(bytes) => stdin::sealed(bytes).map_err(|error| failed("hold", path.as_str(), error))?,
+                Content::HostFile(host) => {
+                    open_host_file(host).map_err(|error| failed("read", &host.to_string_lossy(), error))?
+                }
+            };
+            let request = InitRequest::PutFile { path: path.as_str().to_owned(), executable: file.executable };
+            self.shell
+                .send(&request, &[content.as_fd()])
+                .await
+                .map_err(|error| failed("put", path.as_str(), error))?;
+            match self.shell.event().await {
+                Ok(InitEvent::FilePut) => {}
+                Ok(InitEvent::FileFailed(failure)) => {
+                    return Err(failed("put", path.as_str(), io::Error::from_raw_os_error(failure.errno)));
+                }
+                Ok(_) => return Err(ProviderError::Protocol("no answer about a file".to_owned())),
+                Err(error) => return Err(failed("put", path.as_str(), error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn limit_group(&self, stage: &Stage) -> Result<(), ProviderError> {
+        let Some(guard) = &self.group else { return Ok(()) };
+        guard.group.limit(&group_limits(stage.limits())).map_err(|error| failed("limit", "a control group", error))
+    }
+
+    async fn run_stage(&mut self, stage: &Stage, io: StageIo<'_>) -> Result<StageEnd, ProviderError> {
+        self.limit_group(stage)?;
+        let cap = stage.limits().output().get();
+        let (mut stdout, stdout_guest) = OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
+        let (mut stderr, stderr_guest) = OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
+        let (stdin_guest, pump) = stdin::connect(io.stdin).map_err(|error| failed("connect", "stdin", error))?;
+        let before = self.usage();
+        let request = InitRequest::Exec(Box::new(spec::guest(&self.plan, stage, self.machine)));
+        let fds = [stdin_guest.as_fd(), stdout_guest.as_fd(), stderr_guest.as_fd()];
+        let started = Instant::now();
+        let sent = self.shell.send(&request, &fds).await;
+        drop((stdin_guest, stdout_guest, stderr_guest));
+        let mut watch = Watch::new(self, stage, started, before);
+        let mut ended = match sent {
+            Ok(()) => None,
+            Err(_) => Some(self.why_gone(&watch).await),
+        };
+        let mut cpu_reported = None;
+        let init = self.shell.pid;
+        let sink = io.sink;
+        let mut stop = io.stop.unwrap_or_else(|| Box::pin(std::future::pending()));
+
+        // Until the guest is over and both streams are at their end. A stream outlives the guest only
+        // by what is left in its pipe: everything that could write is dead by then.
+        while ended.is_none() || !stdout.is_closed() || !stderr.is_closed() {
+            let over = ended.is_some();
+            tokio::select! {
+                biased;
+                event = self.shell.event(), if !over => match event {
+                    Ok(InitEvent::Started { notes }) => self.observe(notes),
+                    Ok(InitEvent::NotStarted(failure)) => {
+                        ended = Some(self.cannot_start(stage, &failure)?);
+                    }
+                    Ok(InitEvent::Ended { status, cpu_micros }) => {
+                        cpu_reported = Some(Duration::from_micros(cpu_micros));
+                        ended = Some(self.judge(status, &watch));
+                    }
+                    Ok(_) => return Err(ProviderError::Protocol("init said something out of turn".to_owned())),
+                    Err(_) => ended = Some(self.why_gone(&watch).await),
+                },
+                bytes = stdout.next(), if !stdout.is_closed() => {
+                    let bytes = bytes.map_err(|error| failed("read", "stdout", error))?;
+                    if !bytes.is_empty() { sink.write(Stream::Stdout, bytes); }
+                }
+                bytes = stderr.next(), if !stderr.is_closed() => {
+                    let bytes = bytes.map_err(|error| failed("read", "stderr", error))?;
+                    if !bytes.is_empty() { sink.write(Stream::Stderr, bytes); }
+                }
+                reason = watch.trip(&self.group, init), if !over => {
+                    self.end_all().await;
+                    ended = Some(reason);
+                }
+                () = &mut stop, if !over => {
+                    self.end_all().await;
+                    ended = Some(Ended::Stopped);
+                }
+            }
+        }
+        drop(pump);
+        let wall = started.elapsed();
+        let after = self.usage();
+        let cpu = match (after.cpu, before.cpu) {
+            (Some(after), Some(before)) => after.saturating_sub(before),
+            _ => cpu_reported.unwrap_or(watch.cpu_seen),
+        };
+        Ok(StageEnd {
+            ended: ended.unwrap_or(Ended::Lost("no end was seen".to_owned())),
+            stdout: stdout.into_captured(),
+            stderr: stderr.into_captured(),
+            usage: Usage {
+                wall_seconds: wall.as_secs_f64(),
+                cpu_seconds: cpu.as_secs_f64(),
+                memory_peak: after.memory_peak.or(watch.memory_seen),
+            },
+        })
+    }
+
+    fn usage(&self) -> cgroup::GroupUsage {
+        self.group.as_ref().map(|guard| guard.group.usage()).unwrap_or_default()
+    }
+
+    fn observe(&mut self, notes: Vec<Note>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    /// A program that could not be started is the caller's mistake; a wall that could not be
+    /// raised is ours.
+    fn cannot_start(&self, stage: &Stage, failure: &crate::wire::StepFailure) -> Result<Ended, ProviderError> {
+        if failure.step != "Exec" {
+            return Err(probe::explain(failure));
+        }
+        let program = stage.argv().first().map_or("", String::as_str);
+        let why = match failure.errno {
+            libc::ENOENT => format!("`{program}` is not there"),
+            libc::EACCES => format!("`{program}` cannot be executed"),
+            libc::ENOEXEC => format!("`{program}` is not a program"),
+            libc::E2BIG => "its arguments and variables are too long".to_owned(),
+            _ => step_text(failure),
+        };
+        Ok(Ended::CannotStart(why))
+    }
+
+    /// How the guest ended, from its wait status and what the kernel counted.
+    fn judge(&self, status: i32, watch: &Watch) -> Ended {
+        if self.ran_out_of_memory(watch) {
+            return Ended::OutOfMemory;
+        }
+        if libc::WIFEXITED(status) {
+            return Ended::Exited(libc::WEXITSTATUS(status));
+        }
+        Ended::Signaled(libc::WTERMSIG(status))
+    }
+
+    fn ran_out_of_memory(&self, watch: &Watch) -> bool {
+        self.usage().out_of_memory_kills > watch.kills_before
+    }
+
+    /// Init is gone although nobody here ended it.
+    async fn why_gone(&mut self, watch: &Watch) -> Ended {
+        self.end_all().await;
+        if self.ran_out_of_memory(watch) {
+            return Ended::OutOfMemory;
+        }
+        Ended::Lost("the sandbox's init was killed from outside".to_owned())
+    }
+
+    async fn end_all(&mut self) {
+        self.shell.kill();
+        self.shell.gone().await;
+    }
+}
+
+/// What may end a stage from outside.
+struct Watch {
+    deadline: tokio::time::Instant,
+    cpu_limit: Duration,
+    cpu_before: Duration,
+    cpu_seen: Duration,
+    memory_limit: Option<u64>,
+    memory_seen: Option<u64>,
+    kills_before: u64,
+    next_look: tokio::time::Instant,
+    out_of_memory: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Watch {
+    fn new(sandbox: &NativeSandbox, stage: &Stage, started: Instant, before: cgroup::GroupUsage) -> Self {
+        let limits = stage.limits();
+        let cpu_limit = limits.cpu_time().duration();
+        let started = tokio::time::Instant::from_std(started);
+        let far = Duration::from_secs(86_400 * 365);
+        let memory_limit = (!sandbox.machine.memory_accounted).then(|| limits.memory().get());
+        let first_look =
+            if memory_limit.is_some() { MEMORY_INTERVAL } else { next_cpu_check(cpu_limit, Duration::ZERO) };
+        Self {
+            deadline: started + limits.wall_time().duration().min(far),
+            cpu_limit,
+            cpu_before: before.cpu.unwrap_or_default(),
+            cpu_seen: Duration::ZERO,
+            memory_limit,
+            memory_seen: None,
+            kills_before: before.out_of_memory_kills,
+            next_look: started + first_look.min(far),
+            out_of_memory: sandbox
+                .group
+                .as_ref()
+                .and_then(|guard| guard.group.out_of_memory_event())
+                .and_then(|event| crate::sys::events::watch(event).ok()),
+        }
+    }
+
+    /// Resolves when something must end the stage. Cancel-safe.
+    async fn trip(&mut self, group: &Option<GroupGuard>, init: i32) -> Ended {
+        loop {
+            let memory = async {
+                match &self.out_of_memory {
+                    Some(event) => drop(event.readable().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(self.deadline) => return Ended::WallTime,
+                () = memory => return Ended::OutOfMemory,
+                () = tokio::time::sleep_until(self.next_look) => {}
+            }
+            if let Some(reason) = self.look(group, init) {
+                return reason;
+            }
+        }
+    }
+
+    fn look(&mut self, group: &Option<GroupGuard>, init: i32) -> Option<Ended> {
+        let counted = group.as_ref().and_then(|guard| guard.group.usage().cpu);
+        let tree = if counted.is_none() || self.memory_limit.is_some() { tree_usage(init) } else { Default::default() };
+        self.cpu_seen = counted.map_or(tree.cpu, |cpu| cpu.saturating_sub(self.cpu_before)).max(self.cpu_seen);
+        if self.memory_limit.is_some() {
+            self.memory_seen = self.memory_seen.max(Some(tree.memory));
+        }
+        if self.memory_limit.is_some_and(|limit| tree.memory > limit) {
+            return Some(Ended::OutOfMemory);
+        }
+        if self.cpu_seen >= self.cpu_limit {
+            return Some(Ended::CpuTime);
+        }
+        let pause = next_cpu_check(self.cpu_limit, self.cpu_seen);
+        let pause = if self.memory_limit.is_some() { pause.min(MEMORY_INTERVAL) } else { pause };
+        self.next_look = tokio::time::Instant::now() + pause;
+        None
+    }
+}
+
+fn make_group(shared: &Shared, id: &str, plan: &Plan) -> Result<Option<GroupGuard>, ProviderError> {
+    let Ok(hierarchy) = shared.hierarchy() else { return Ok(None) };
+    let group = hierarchy
+        .create(&cgroup::group_name(id))
+        .map_err(|error| failed("make", "a control group", error))?;
+    let guard = GroupGuard { dirs: group.dirs(), version: hierarchy.version(), group };
+    guard
+        .group
+        .limit(&group_limits(plan.limits()))
+        .map_err(|error| failed("limit", "a control group", error))?;
+    Ok(Some(guard))
+}
+
+fn group_limits(limits: &belljar_core::Limits) -> GroupLimits {
+    GroupLimits {
+        memory: limits.memory().get(),
+        // Init is one of them.
+        tasks: limits.tasks() + 1,
+        cpu_percent: limits.cpu_percent(),
+    }
+}
+
+/// Opens a file of the host that a request names; only regular ones.
+fn open_host_file(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+}
+
+fn failed(operation: &'static str, object: &str, source: io::Error) -> ProviderError {
+    ProviderError::Io { operation, object: object.to_owned(), source }
+}
+
+impl Sandbox for NativeSandbox {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn run<'a>(&'a mut self, stage: &'a Stage, io: StageIo<'a>) -> BoxFuture<'a, Result<StageEnd, ProviderError>> {
+        Box::pin(self.run_stage(stage, io))
+    }
+
+    fn collect<'a>(&'a mut self, paths: &'a [GuestPath], limit: u64) -> BoxFuture<'a, Vec<CollectedFile>> {
+        let files = if paths.is_empty() {
+            Vec::new()
+        } else {
+            collect::collect(self.shell.work_dir.as_fd(), paths, limit)
+        };
+        Box::pin(std::future::ready(files))
+    }
+
+    fn receipt(&self) -> Receipt {
+        let group = self.group.as_ref().map(|guard| guard.version);
+        receipt::build(&self.plan, &self.shared, &self.notes, group, self.shown.clone())
+    }
+
+    fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+        Box::pin(async move {
+            self.end_all().await;
+            match self.group.take() {
+                Some(guard) => cgroup::remove(&guard.dirs)
+                    .map_err(|error| failed("remove", "a control group", error)),
+                None => Ok(()),
+            }
+        })
+    }
+}

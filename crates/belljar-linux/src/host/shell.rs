@@ -1,0 +1,143 @@
+//! One shell as the engine holds it: init's pidfd, the socket to it, and the work directory.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use belljar_core::ProviderError;
+use rustix::process::{Signal, pidfd_send_signal};
+use serde::Serialize;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+use super::launcher::{Asked, Launcher};
+use super::probe;
+use crate::sys;
+use crate::wire::{Frame, Incoming, InitEvent, InitRequest, Note, StepFailure};
+
+/// A raised shell. Dropping it kills everything inside.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    pub pid: i32,
+    pidfd: OwnedFd,
+    control: AsyncFd<OwnedFd>,
+    incoming: Incoming,
+    pub work_dir: OwnedFd,
+    pub notes: Vec<Note>,
+    ended: Option<oneshot::Receiver<()>>,
+    /// Keeps the launcher alive as long as a shell of it is.
+    _launcher: Arc<Launcher>,
+}
+
+impl Shell {
+    /// Waits until the launcher and init have raised what was asked for.
+    pub(crate) async fn raise(launcher: Arc<Launcher>, asked: Asked) -> Result<Self, ProviderError> {
+        let made = asked.made.await.map_err(|_| lost("while a sandbox was being made"))?;
+        let made = made.map_err(|failure| probe::explain(&failure))?;
+        let mut notes = made.notes;
+        rustix::io::ioctl_fionbio(&made.control, true).map_err(|error| broken("set up", error.into()))?;
+        let control = sys::events::watch(made.control).map_err(|error| broken("set up", error))?;
+        let guard = KillOnDrop(&made.pidfd);
+        let mut incoming = Incoming::default();
+        let work_dir = match next_event(&control, &mut incoming).await {
+            Ok((InitEvent::Ready { notes: seen }, mut fds)) if fds.len() == 1 => {
+                notes.extend(seen);
+                fds.remove(0)
+            }
+            Ok((InitEvent::SetupFailed(failure), _)) => return Err(probe::explain(&failure)),
+            Ok(_) => return Err(ProviderError::Protocol("init is ready without a work directory".to_owned())),
+            Err(error) => return Err(broken("raise", error)),
+        };
+        std::mem::forget(guard);
+        Ok(Self {
+            pid: made.pid,
+            pidfd: made.pidfd,
+            control,
+            incoming,
+            work_dir,
+            notes,
+            ended: Some(asked.ended),
+            _launcher: launcher,
+        })
+    }
+
+    pub(crate) async fn send(&self, request: &InitRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        send_frame(&self.control, request, fds).await
+    }
+
+    /// The next thing init says. Cancel-safe: a half-received message is kept.
+    pub(crate) async fn event(&mut self) -> io::Result<InitEvent> {
+        Ok(next_event(&self.control, &mut self.incoming).await?.0)
+    }
+
+    /// Kills init, and with it every process of the sandbox.
+    pub(crate) fn kill(&self) {
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    /// Waits until the kernel has cleared everything away. A process that is gone leaves no other
+    /// of its pid namespace behind.
+    pub(crate) async fn gone(&mut self) {
+        if let Some(ended) = self.ended.take() {
+            let _ = ended.await;
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+struct KillOnDrop<'a>(&'a OwnedFd);
+
+impl Drop for KillOnDrop<'_> {
+    fn drop(&mut self) {
+        let _ = pidfd_send_signal(self.0, Signal::KILL);
+    }
+}
+
+async fn send_frame<T: Serialize>(
+    socket: &AsyncFd<OwnedFd>,
+    message: &T,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let frame = Frame::new(message, fds.len())?;
+    let mut done = 0;
+    while done < frame.len() {
+        let mut ready = socket.writable().await?;
+        match ready.try_io(|socket| frame.send_some(socket.get_ref().as_fd(), fds, done)) {
+            Ok(result) => done = result?,
+            Err(_) => continue,
+        }
+    }
+    Ok(())
+}
+
+async fn next_event(
+    socket: &AsyncFd<OwnedFd>,
+    incoming: &mut Incoming,
+) -> io::Result<(InitEvent, Vec<OwnedFd>)> {
+    loop {
+        let mut ready = socket.readable().await?;
+        match ready.try_io(|socket| incoming.receive_some::<InitEvent>(socket.get_ref().as_fd())) {
+            Ok(Ok(Some(message))) => return Ok(message),
+            Ok(Ok(None)) | Err(_) => {}
+            Ok(Err(error)) => return Err(error),
+        }
+    }
+}
+
+pub(crate) fn lost(when: &str) -> ProviderError {
+    ProviderError::LauncherLost(format!("it ended {when}"))
+}
+
+fn broken(operation: &'static str, source: io::Error) -> ProviderError {
+    ProviderError::Io { operation, object: "a sandbox".to_owned(), source }
+}
+
+/// The text of a failed step.
+pub(crate) fn step_text(failure: &StepFailure) -> String {
+    format!("{} ({})", failure.step, io::Error::from_raw_os_error(failure.errno))
+}

@@ -1,0 +1,105 @@
+//! From a plan to what launcher and init are told.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use belljar_core::mount::Access;
+use belljar_core::plan::WORK_DIR;
+use belljar_core::request::Workspace;
+use belljar_core::{NetworkPolicy, Plan, Stage};
+
+use super::rootfs::HostRoot;
+use crate::wire::{CgroupJoin, GuestLimits, GuestSpec, HostIds, ShellSpec, Tree, TreeKind};
+
+/// What of the machine a spec depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    pub host_ids: HostIds,
+    pub memory_accounted: bool,
+    pub count_processes: bool,
+}
+
+/// The shell of `plan`, on top of what every guest sees.
+pub(crate) fn shell(plan: &Plan, mut root: HostRoot, machine: Machine) -> ShellSpec {
+    for path in plan.shows() {
+        root.show(path);
+    }
+    let mut trees = root.trees;
+    let workspace_is_tree = match plan.workspace() {
+        Workspace::Scratch => false,
+        Workspace::Directory(dir) => {
+            trees.push(asked(dir, WORK_DIR, true));
+            true
+        }
+    };
+    for mount in plan.mounts() {
+        let guest = mount.guest().to_string_lossy();
+        trees.push(asked(mount.host(), &guest, mount.access() == Access::ReadWrite));
+    }
+    // What lies further up must be attached first.
+    trees.sort_by(|a, b| depth(&a.guest).cmp(&depth(&b.guest)));
+    let disk = plan.limits().disk().get();
+    ShellSpec {
+        trees,
+        links: root.links,
+        files: root.files,
+        disk_bytes: disk,
+        // Empty files cost memory of the kernel's own: one for every two KiB of disk is plenty.
+        inodes: (disk >> 11).clamp(1024, 1 << 20),
+        workspace_is_tree,
+        loopback: plan.network() == NetworkPolicy::Local,
+        host_ids: machine.host_ids,
+        cgroup: CgroupJoin::None,
+        cgroup_dirs: Vec::new(),
+    }
+}
+
+fn asked(host: &Path, guest: &str, writable: bool) -> Tree {
+    Tree {
+        host: host.as_os_str().as_bytes().to_vec(),
+        guest: guest.to_owned(),
+        kind: TreeKind::Asked,
+        is_dir: host.is_dir(),
+        writable,
+    }
+}
+
+fn depth(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'/').count()
+}
+
+/// The guest of one stage.
+pub(crate) fn guest(plan: &Plan, stage: &Stage, machine: Machine) -> GuestSpec {
+    let limits = stage.limits();
+    let writable_mounts = plan
+        .mounts()
+        .iter()
+        .filter(|mount| mount.access() == Access::ReadWrite)
+        .map(|mount| mount.guest().to_string_lossy().into_owned());
+    let writable = ["/workspace", "/tmp", "/dev/shm"].map(str::to_owned).into_iter().chain(writable_mounts).collect();
+    GuestSpec {
+        argv: stage.argv().to_vec(),
+        env: stage.env().iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        file_write: stage.file_write(),
+        writable,
+        no_network: plan.network() == NetworkPolicy::None,
+        limits: GuestLimits {
+            // The kernel counts whole seconds for one process; the engine watches all of them
+            // together, to the millisecond. This is the net below.
+            cpu_seconds: limits.cpu_time().get().ceil() as u64 + 1,
+            file_size: limits.file_size().get(),
+            open_files: u64::from(limits.open_files()),
+            tasks: u64::from(limits.tasks()),
+            processes: limits.processes(),
+            data: stage.data_limit().then(|| data_limit(limits.memory().get())),
+        },
+        memory_accounted: machine.memory_accounted,
+        count_processes: machine.count_processes,
+    }
+}
+
+/// How much data a process may map where that gives it an error it can catch. Well above the memory
+/// limit: libraries such as OpenBLAS map far more than they touch.
+const fn data_limit(memory: u64) -> u64 {
+    memory.saturating_mul(2).saturating_add(128 << 20)
+}

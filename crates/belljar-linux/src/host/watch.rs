@@ -1,0 +1,66 @@
+//! Watching what no control group bounds: CPU time of a whole sandbox, and memory where there is
+//! no memory controller.
+
+use std::fs;
+use std::time::Duration;
+
+/// How often memory is looked at when nothing else bounds it.
+pub(crate) const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
+/// The shortest pause between two looks at the CPU time.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// What the processes of a sandbox use, added up from outside.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TreeUsage {
+    pub cpu: Duration,
+    pub memory: u64,
+}
+
+/// Adds up all descendants of `init`: an orphan's new parent is init, so nothing is missed.
+pub(crate) fn tree_usage(init: i32) -> TreeUsage {
+    let mut usage = TreeUsage::default();
+    let mut waiting = children(init);
+    let mut seen = 0;
+    while let Some(pid) = waiting.pop() {
+        seen += 1;
+        if seen > 4096 {
+            break;
+        }
+        usage.cpu += cpu_time(pid);
+        usage.memory += memory(pid);
+        waiting.extend(children(pid));
+    }
+    usage
+}
+
+/// When CPU time must be looked at next: not before all processors together could have used up
+/// what is left.
+pub(crate) fn next_cpu_check(limit: Duration, used: Duration) -> Duration {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    (limit.saturating_sub(used) / processors).max(SHORTEST)
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>())
+        .collect()
+}
+
+/// User and system time of a process and of the children it has reaped.
+fn cpu_time(pid: i32) -> Duration {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Duration::ZERO };
+    let Some((_, fields)) = stat.rsplit_once(')') else { return Duration::ZERO };
+    let ticks: u64 = fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second().max(1))
+}
+
+/// Resident memory of a process, what it shares with files aside.
+fn memory(pid: i32) -> u64 {
+    let Ok(statm) = fs::read_to_string(format!("/proc/{pid}/statm")) else { return 0 };
+    let mut fields = statm.split_whitespace().skip(1).filter_map(|field| field.parse::<u64>().ok());
+    let (resident, shared) = (fields.next().unwrap_or(0), fields.next().unwrap_or(0));
+    resident.saturating_sub(shared) * rustix::param::page_size() as u64
+}

@@ -1,0 +1,252 @@
+//! Pid 1 of a sandbox: raises the walls, starts guests, counts processes, reaps, reports.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::guest::{self, GuestReport, become_guest};
+use super::perform::{Raising, seal_writable};
+use super::{files, steps};
+use crate::policies::Filters;
+use crate::sys::{self, process::Side};
+use crate::wire::{self, GuestSpec, Incoming, InitEvent, InitRequest, Note, ShellSpec, StepFailure};
+
+/// Runs as pid 1 until the engine hangs up. Never returns.
+pub(crate) fn run(spec: &ShellSpec, control: &OwnedFd, trees: &[OwnedFd], tasks: &[OwnedFd]) -> ! {
+    let mut raising =
+        Raising { spec, control: control.as_fd(), trees, tasks, root: None, notes: Vec::new() };
+    for step in steps::shell(spec) {
+        if let Err(error) = raising.perform(&step) {
+            let failure = StepFailure { step: format!("{step:?}"), errno: error.raw_os_error().unwrap_or(0) };
+            let _ = wire::send(control, &InitEvent::SetupFailed(failure), &[]);
+            sys::process::exit_now(1);
+        }
+    }
+    let notes = raising.notes;
+    // The trees are attached now; their descriptors would only be something to leak.
+    let keep = control.as_fd();
+    let result = close_all_but(keep).and_then(|()| PidOne::new(keep)).and_then(|mut init| init.serve(notes));
+    sys::process::exit_now(if result.is_ok() { 0 } else { 1 })
+}
+
+fn close_all_but(control: BorrowedFd<'_>) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let fd = control.as_raw_fd().unsigned_abs();
+    if fd > 0 {
+        sys::process::close_between(0, fd - 1)?;
+    }
+    sys::process::close_from(fd + 1, false)
+}
+
+struct PidOne<'a> {
+    control: BorrowedFd<'a>,
+    children: OwnedFd,
+    work_dir: OwnedFd,
+    incoming: Incoming,
+    filters: HashMap<(bool, bool), Filters>,
+    guest: Option<Running>,
+    sealed: bool,
+}
+
+/// The guest of the moment.
+struct Running {
+    pid: i32,
+    /// Where new processes ask to be let in.
+    listener: Option<OwnedFd>,
+    processes: u32,
+    /// The last one that was let in: when, and how many there were with it.
+    let_in: Option<(Instant, u32)>,
+}
+
+impl<'a> PidOne<'a> {
+    fn new(control: BorrowedFd<'a>) -> io::Result<Self> {
+        // Descriptors 0 to 2 must be taken: something opened later must never become a stream.
+        for _ in 0..3 {
+            let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
+            std::mem::forget(null);
+        }
+        let work_dir = rustix::fs::open("/workspace", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self {
+            control,
+            children: sys::process::child_events()?,
+            work_dir,
+            incoming: Incoming::default(),
+            filters: HashMap::new(),
+            guest: None,
+            sealed: false,
+        })
+    }
+
+    fn serve(&mut self, notes: Vec<Note>) -> io::Result<()> {
+        wire::send(self.control, &InitEvent::Ready { notes }, &[self.work_dir.as_fd()])?;
+        loop {
+            let listener = self.guest.as_ref().and_then(|guest| guest.listener.as_ref());
+            let mut waits = vec![
+                PollFd::from_borrowed_fd(self.control, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN),
+            ];
+            waits.extend(listener.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
+            match poll(&mut waits, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let ready: Vec<bool> = waits.iter().map(|wait| !wait.revents().is_empty()).collect();
+            drop(waits);
+            if ready.get(2) == Some(&true) {
+                self.let_in()?;
+            }
+            if ready[1] {
+                self.reap()?;
+            }
+            if ready[0] && !self.obey()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes what the engine says; false once it has hung up.
+    fn obey(&mut self) -> io::Result<bool> {
+        let (request, fds) = match self.incoming.receive_some::<InitRequest>(self.control) {
+            Ok(Some(message)) => message,
+            Ok(None) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let event = match request {
+            InitRequest::PutFile { path, executable } => match fds.first() {
+                Some(content) => match files::put(self.work_dir.as_fd(), &path, executable, content) {
+                    Ok(()) => InitEvent::FilePut,
+                    Err(error) => InitEvent::FileFailed(failure("PutFile", &error)),
+                },
+                None => InitEvent::FileFailed(failure("PutFile", &io::ErrorKind::InvalidInput.into())),
+            },
+            InitRequest::Exec(spec) => match self.start(&spec, &fds) {
+                Ok(notes) => InitEvent::Started { notes },
+                Err(failure) => InitEvent::NotStarted(failure),
+            },
+        };
+        wire::send(self.control, &event, &[])?;
+        Ok(true)
+    }
+
+    fn start(&mut self, spec: &GuestSpec, stdio: &[OwnedFd]) -> Result<Vec<Note>, StepFailure> {
+        if self.guest.is_some() || stdio.len() != 3 {
+            return Err(failure("Start", &io::ErrorKind::InvalidInput.into()));
+        }
+        if !spec.file_write && !self.sealed {
+            seal_writable(&spec.writable[..]).map_err(|error| failure("SealWritable", &error))?;
+            self.sealed = true;
+        }
+        let key = (spec.memory_accounted, spec.count_processes);
+        if !self.filters.contains_key(&key) {
+            self.filters.insert(key, guest::filters(spec).map_err(|error| failure("Filters", &error))?);
+        }
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(|error| failure("Channel", &error.into()))?;
+        let pid = match sys::process::clone_child(0, None).map_err(|error| failure("Fork", &error))? {
+            Side::Child => {
+                drop(ours);
+                become_guest(spec, &self.filters[&key], stdio, &theirs);
+            }
+            Side::Parent { pid, .. } => pid,
+        };
+        drop(theirs);
+        self.hear_guest(spec, pid, &ours)
+    }
+
+    /// Waits until the fork has become the guest, or says why it could not.
+    fn hear_guest(&mut self, spec: &GuestSpec, pid: i32, channel: &OwnedFd) -> Result<Vec<Note>, StepFailure> {
+        let (mut seen, mut listener) = (Vec::new(), None);
+        loop {
+            match wire::receive::<GuestReport>(channel) {
+                Ok((GuestReport::Ready { notes }, fds)) => {
+                    seen = notes;
+                    listener = fds.into_iter().next();
+                }
+                Ok((GuestReport::Failed(failure), _)) => {
+                    // It exits by itself; its status belongs to no guest.
+                    return Err(failure);
+                }
+                // The channel closed: exec replaced the fork.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(failure("Channel", &error)),
+            }
+        }
+        self.guest = Some(Running { pid, listener, processes: spec.limits.processes, let_in: None });
+        Ok(seen)
+    }
+
+    /// Answers one process that wants to fork.
+    fn let_in(&mut self) -> io::Result<()> {
+        let Some(guest) = &mut self.guest else { return Ok(()) };
+        let Some(listener) = &guest.listener else { return Ok(()) };
+        let notice = match sys::filter::receive(listener.as_fd()) {
+            Ok(Some(notice)) => notice,
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                // Nobody is left who could ask.
+                guest.listener = None;
+                return Ok(());
+            }
+        };
+        let alive = count_processes()?;
+        // A process that was let in a moment ago may not have been born yet.
+        let expected = match guest.let_in {
+            Some((when, with_it)) if when.elapsed() < Duration::from_millis(2) => alive.max(with_it),
+            _ => alive,
+        };
+        if expected >= guest.processes {
+            return sys::filter::answer(listener.as_fd(), notice, Some(libc::EAGAIN));
+        }
+        guest.let_in = Some((Instant::now(), expected + 1));
+        sys::filter::answer(listener.as_fd(), notice, None)
+    }
+
+    /// Reaps whatever has ended. When the guest itself has, everything it left behind goes with it.
+    fn reap(&mut self) -> io::Result<()> {
+        let mut drain = [0u8; 1024];
+        let _ = rustix::io::read(&self.children, &mut drain);
+        let mut ended = None;
+        while let Some(reaped) = sys::process::reap()? {
+            if self.guest.as_ref().is_some_and(|guest| guest.pid == reaped.pid) {
+                ended = Some(reaped);
+            }
+        }
+        let Some(ended) = ended else { return Ok(()) };
+        self.guest = None;
+        sys::process::kill_everything_else();
+        let mut cpu_time = ended.cpu_time;
+        // A process whose parent dies becomes our child before that parent can be reaped, and all of
+        // them are dying: once we have no child, the namespace is empty.
+        while let Some(reaped) = sys::process::reap_next()? {
+            cpu_time += reaped.cpu_time;
+        }
+        let event =
+            InitEvent::Ended { status: ended.status, cpu_micros: u64::try_from(cpu_time.as_micros()).unwrap_or(0) };
+        wire::send(self.control, &event, &[])
+    }
+}
+
+fn failure(step: &str, error: &io::Error) -> StepFailure {
+    StepFailure { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(0) }
+}
+
+/// How many processes there are in this pid namespace, init aside and zombies included.
+fn count_processes() -> io::Result<u32> {
+    let dir = rustix::fs::open("/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut count = 0;
+    let mut buffer = Vec::with_capacity(8192);
+    let mut entries = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        if entry?.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit) {
+            count += 1;
+        }
+    }
+    // Pid 1 is us.
+    Ok(u32::saturating_sub(count, 1))
+}

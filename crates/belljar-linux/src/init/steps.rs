@@ -1,0 +1,111 @@
+//! The order of the steps, as data.
+
+use crate::wire::{CgroupJoin, GuestSpec, ShellSpec};
+
+/// The uid and gid that every guest sees itself as.
+pub(crate) const GUEST_ID: u32 = 1000;
+
+/// One step of raising a shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ShellStep {
+    /// Enter the cgroups before using anything.
+    JoinCgroups,
+    /// A session of its own: no controlling terminal to type into.
+    NewSession,
+    /// Keep nothing of the launcher's but what this shell was given.
+    CloseForeignDescriptors,
+    /// Become the mapped user: files made from here on belong to the guest.
+    BecomeGuestUser,
+    /// Neither readable nor traceable by what runs under the same uid.
+    Undumpable,
+    /// No mount event reaches the host, or comes from it.
+    PrivatePropagation,
+    /// An empty root in memory, attached where it can be built up.
+    MountRoot,
+    MakeLinks,
+    MakeFiles,
+    /// Attach what of the host is shown, each with its own access.
+    AttachTrees,
+    /// One file system in memory for the work directory, `/tmp` and `/dev/shm` together.
+    MountScratch,
+    /// While the old one is still visible: the kernel asks for that in a user namespace.
+    MountProc,
+    SealRoot,
+    PivotRoot,
+    DetachOldRoot,
+    CheckRoot,
+    Loopback,
+    HostName,
+}
+
+/// The steps that raise the shell of `spec`.
+pub(crate) fn shell(spec: &ShellSpec) -> Vec<ShellStep> {
+    use ShellStep as S;
+    let mut steps = Vec::with_capacity(18);
+    if matches!(spec.cgroup, CgroupJoin::Tasks(_)) {
+        steps.push(S::JoinCgroups);
+    }
+    steps.extend([
+        S::NewSession,
+        S::CloseForeignDescriptors,
+        S::BecomeGuestUser,
+        S::Undumpable,
+        S::PrivatePropagation,
+        S::MountRoot,
+        S::MakeLinks,
+        S::MakeFiles,
+        S::AttachTrees,
+        S::MountScratch,
+        S::MountProc,
+        S::SealRoot,
+        S::PivotRoot,
+        S::DetachOldRoot,
+        S::CheckRoot,
+    ]);
+    if spec.loopback {
+        steps.push(S::Loopback);
+    }
+    steps.push(S::HostName);
+    steps
+}
+
+/// One step from a fork of init to a running guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GuestStep {
+    Stdio,
+    DefaultSignals,
+    NewSession,
+    WorkDir,
+    FirstToDie,
+    Rlimits,
+    NoCapabilities,
+    NoNewPrivileges,
+    Landlock,
+    /// Last: what the steps above call need not be on the list.
+    Seccomp,
+    CountProcesses,
+    CloseDescriptors,
+    Exec,
+}
+
+/// The steps that turn a fork of init into the guest of `spec`.
+pub(crate) fn guest(spec: &GuestSpec) -> Vec<GuestStep> {
+    use GuestStep as G;
+    let mut steps = vec![
+        G::Stdio,
+        G::DefaultSignals,
+        G::NewSession,
+        G::WorkDir,
+        G::FirstToDie,
+        G::Rlimits,
+        G::NoCapabilities,
+        G::NoNewPrivileges,
+        G::Landlock,
+        G::Seccomp,
+    ];
+    if spec.count_processes {
+        steps.push(G::CountProcesses);
+    }
+    steps.extend([G::CloseDescriptors, G::Exec]);
+    steps
+}

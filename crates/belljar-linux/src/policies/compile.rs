@@ -1,0 +1,221 @@
+//! From the table to programs for the kernel.
+//!
+//! seccompiler knows one action for a match and one for the rest, so the decisions are spread over
+//! a small stack of filters. The kernel runs all of them and the strictest answer wins.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
+};
+
+use super::table::{Check, Rule, RuleAction, rules};
+
+/// What of the machine the filters depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilterOptions {
+    /// A memory cgroup counts what no process shows.
+    pub memory_accounted: bool,
+    /// Hand new processes over to init to be counted.
+    pub count_processes: bool,
+}
+
+/// The programs, in the order in which they are installed.
+#[derive(Clone, Debug)]
+pub(crate) struct Filters {
+    pub plain: Vec<BpfProgram>,
+    /// Its matches wait for init's answer.
+    pub counted: Option<BpfProgram>,
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+pub(crate) fn compile(options: FilterOptions) -> Result<Filters, seccompiler::BackendError> {
+    let table = rules();
+    let mut known: Rules = BTreeMap::new();
+    let mut denied: Rules = BTreeMap::new();
+    for rule in &table {
+        known.insert(rule.number, Vec::new());
+        match conditions(rule, options)? {
+            Refusal::Never => {}
+            Refusal::Always => {
+                denied.insert(rule.number, Vec::new());
+            }
+            Refusal::When(when) => {
+                denied.insert(rule.number, when);
+            }
+        }
+    }
+    let plain = vec![
+        refuse_x32(),
+        program(denied, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?,
+        program(known, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow)?,
+    ];
+    let counted = if options.count_processes { Some(count_processes()?) } else { None };
+    Ok(Filters { plain, counted })
+}
+
+/// When a call in the table is refused with EPERM.
+enum Refusal {
+    Never,
+    Always,
+    When(Vec<SeccompRule>),
+}
+
+fn conditions(rule: &Rule, options: FilterOptions) -> Result<Refusal, seccompiler::BackendError> {
+    let check = match rule.action {
+        RuleAction::Allow => return Ok(Refusal::Never),
+        RuleAction::Deny => return Ok(Refusal::Always),
+        RuleAction::Check(check) => check,
+    };
+    let when = match check {
+        Check::AccountedMemory => {
+            return Ok(if options.memory_accounted { Refusal::Never } else { Refusal::Always });
+        }
+        Check::CloneFlags => NAMESPACE_FLAGS
+            .iter()
+            .map(|flag| all([bits(0, *flag)?]))
+            .collect::<Result<Vec<_>, _>>()?,
+        Check::Socket => socket_refusals()?,
+        Check::Ioctl => [libc::TIOCSTI, libc::TIOCLINUX]
+            .iter()
+            .map(|request| all([equal(1, *request)?]))
+            .collect::<Result<Vec<_>, _>>()?,
+        Check::Mode(argument) => vec![all([bits(argument, SETUID)?])?, all([bits(argument, SETGID)?])?],
+        Check::CreateMode { flags, mode } => {
+            let create = libc::O_CREAT as u64;
+            vec![all([bits(flags, create)?, bits(mode, SETUID)?])?, all([bits(flags, create)?, bits(mode, SETGID)?])?]
+        }
+        Check::Personality => {
+            vec![all([different(0, 0)?, different(0, ADDR_NO_RANDOMIZE)?, different(0, ASK_PERSONALITY)?])?]
+        }
+        Check::OwnProcess => vec![all([different(0, 0)?])?],
+    };
+    Ok(Refusal::When(when))
+}
+
+const SETUID: u64 = 0o4000;
+const SETGID: u64 = 0o2000;
+const ADDR_NO_RANDOMIZE: u64 = 0x0004_0000;
+const ASK_PERSONALITY: u64 = 0xffff_ffff;
+const CLONE_NEWTIME: u64 = 0x80;
+const NAMESPACE_FLAGS: [u64; 8] = [
+    libc::CLONE_NEWNS as u64,
+    libc::CLONE_NEWCGROUP as u64,
+    libc::CLONE_NEWUTS as u64,
+    libc::CLONE_NEWIPC as u64,
+    libc::CLONE_NEWUSER as u64,
+    libc::CLONE_NEWPID as u64,
+    libc::CLONE_NEWNET as u64,
+    CLONE_NEWTIME,
+];
+
+/// Raw, sequenced and packet sockets, foreign families, and protocols that are neither TCP nor UDP.
+fn socket_refusals() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    const TYPE_MASK: u64 = 0xf;
+    let (unix, inet, inet6) = (libc::AF_UNIX as u64, libc::AF_INET as u64, libc::AF_INET6 as u64);
+    let mut rules = vec![all([different(0, unix)?, different(0, inet)?, different(0, inet6)?])?];
+    for family in [inet, inet6] {
+        rules.push(all([
+            equal(0, family)?,
+            different(2, 0)?,
+            different(2, libc::IPPROTO_TCP as u64)?,
+            different(2, libc::IPPROTO_UDP as u64)?,
+        ])?);
+        for kind in [libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_SEQPACKET, libc::SOCK_DCCP, SOCK_PACKET] {
+            rules.push(all([equal(0, family)?, masked(1, TYPE_MASK, kind as u64)?])?);
+        }
+    }
+    // Local sockets know three types; RAW means DGRAM there and is refused all the same.
+    rules.push(all([equal(0, unix)?, masked(1, TYPE_MASK, libc::SOCK_RAW as u64)?])?);
+    Ok(rules)
+}
+const SOCK_PACKET: i32 = 10;
+
+/// Every way to make a process, but not a thread, waits for init's answer.
+fn count_processes() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: Rules = BTreeMap::new();
+    rules.insert(libc::SYS_clone, vec![all([masked(0, libc::CLONE_THREAD as u64, 0)?])?]);
+    #[cfg(target_arch = "x86_64")]
+    {
+        rules.insert(libc::SYS_fork, Vec::new());
+        rules.insert(libc::SYS_vfork, Vec::new());
+    }
+    // seccompiler has no name for handing a call over. A trace action with a mark of our own stands
+    // in for it and is rewritten here; nothing else in the program returns that value.
+    const MARK: u32 = 0x7f17;
+    let mut program = program(rules, SeccompAction::Allow, SeccompAction::Trace(MARK))?;
+    for instruction in &mut program {
+        if instruction.code == RETURN && instruction.k == libc::SECCOMP_RET_TRACE | MARK {
+            instruction.k = libc::SECCOMP_RET_USER_NOTIF;
+        }
+    }
+    Ok(program)
+}
+
+const LOAD_WORD: u16 = 0x20;
+const JUMP_GREATER_EQUAL: u16 = 0x35;
+const RETURN: u16 = 0x06;
+
+/// x32 calls carry x86-64's architecture number and a high bit in their own.
+fn refuse_x32() -> BpfProgram {
+    const X32_BIT: u32 = 0x4000_0000;
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    vec![
+        step(LOAD_WORD, 0, 0, 0),
+        step(JUMP_GREATER_EQUAL, 0, 1, X32_BIT),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+fn program(rules: Rules, otherwise: SeccompAction, matched: SeccompAction) -> Result<BpfProgram, seccompiler::BackendError> {
+    SeccompFilter::new(rules, otherwise, matched, architecture()?)?.try_into()
+}
+
+fn architecture() -> Result<TargetArch, seccompiler::BackendError> {
+    TargetArch::try_from(std::env::consts::ARCH)
+}
+
+fn all<const N: usize>(conditions: [SeccompCondition; N]) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(conditions.into())
+}
+
+fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    // The kernel reads these arguments as 32-bit integers; what is above must not matter.
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+}
+
+fn equal(argument: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    condition(argument, SeccompCmpOp::Eq, value)
+}
+
+fn different(argument: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    condition(argument, SeccompCmpOp::Ne, value)
+}
+
+fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    condition(argument, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+fn bits(argument: u8, flag: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    masked(argument, flag, flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_compiles_within_the_kernels_limit() {
+        let filters = compile(FilterOptions { memory_accounted: true, count_processes: true }).unwrap();
+        assert_eq!(filters.plain.len(), 3);
+        for program in filters.plain.iter().chain(&filters.counted) {
+            assert!(program.len() < 4096, "{}", program.len());
+        }
+        let counted = filters.counted.unwrap();
+        assert!(counted.iter().any(|step| step.k == libc::SECCOMP_RET_USER_NOTIF));
+        assert!(!counted.iter().any(|step| step.code == RETURN && step.k & 0xffff_0000 == libc::SECCOMP_RET_TRACE));
+    }
+}

@@ -1,0 +1,16 @@
+//! Switching single controls off, for the tests alone.
+//!
+//! A wall that was never seen failing proves nothing. With the `weaken` feature, which no release
+//! has, `BELLJAR_WEAKEN=seccomp,landlock` removes the named controls so that a test can watch the
+//! attack get through.
+
+/// Whether the control of that name is to be left out.
+#[cfg(feature = "weaken")]
+pub(crate) fn is_off(name: &str) -> bool {
+    std::env::var("BELLJAR_WEAKEN").is_ok_and(|list| list.split(',').any(|entry| entry == name))
+}
+
+#[cfg(not(feature = "weaken"))]
+pub(crate) const fn is_off(_: &str) -> bool {
+    false
+}

@@ -1,0 +1,157 @@
+//! The messages themselves.
+
+use serde::{Deserialize, Serialize};
+
+/// Engine to launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum LauncherRequest {
+    /// Make a shell. Descriptors: the v2 cgroup's directory, or the v1 groups' `tasks` files.
+    MakeShell { shell: u64, spec: ShellSpec },
+}
+
+/// Launcher to engine.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum LauncherEvent {
+    /// Descriptors: init's pidfd, the engine's end of init's control socket.
+    ShellMade { shell: u64, pid: i32, notes: Vec<Note> },
+    ShellFailed { shell: u64, failure: StepFailure },
+    /// Init was reaped: nothing of the shell is left.
+    ShellEnded { shell: u64 },
+}
+
+/// Engine to init.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum InitRequest {
+    /// Put a file into the work directory. Descriptor: its content.
+    PutFile { path: String, executable: bool },
+    /// Start a guest. Descriptors: its standard input, output and error.
+    Exec(Box<GuestSpec>),
+}
+
+/// Init to engine.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum InitEvent {
+    /// The shell stands. Descriptor: the work directory.
+    Ready { notes: Vec<Note> },
+    SetupFailed(StepFailure),
+    FilePut,
+    FileFailed(StepFailure),
+    /// The guest runs.
+    Started { notes: Vec<Note> },
+    NotStarted(StepFailure),
+    /// The guest has ended and so has everything it started.
+    Ended { status: i32, cpu_micros: u64 },
+}
+
+/// Which step failed, and how.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StepFailure {
+    pub step: String,
+    pub errno: i32,
+}
+
+/// Something observed while the walls went up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Note {
+    /// Landlock holds, with this effective version of its interface.
+    Landlock(u32),
+    LandlockAbsent,
+    ProcMounted,
+    ProcAbsent(i32),
+    /// Processes are counted exactly.
+    ProcessesCounted,
+    /// Owners of this mount are mapped to the guest.
+    MountMapped(String),
+    /// The file system below this mount cannot map owners.
+    MountNotMapped(String),
+    /// The kernel's word on the guest's state right before it started.
+    NoNewPrivileges,
+    NoCapabilities,
+    Seccomp,
+    Weakened(String),
+}
+
+/// How a shell is to be made. Paths are absolute host or guest paths.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ShellSpec {
+    pub trees: Vec<Tree>,
+    /// Symbolic links: where, and to what.
+    pub links: Vec<(String, String)>,
+    /// Small files made on the spot: where, and what is in them.
+    pub files: Vec<(String, Vec<u8>)>,
+    pub disk_bytes: u64,
+    pub inodes: u64,
+    /// Whether the work directory is a tree of its own instead of scratch memory.
+    pub workspace_is_tree: bool,
+    pub loopback: bool,
+    pub host_ids: HostIds,
+    pub cgroup: CgroupJoin,
+    /// For clean-up should the engine die: directories to remove once the shell is gone.
+    pub cgroup_dirs: Vec<String>,
+}
+
+/// Which host ids the guest gets.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum HostIds {
+    /// A fresh one of the launcher's range: the launcher is root.
+    Fresh,
+    /// The caller's own.
+    Own { uid: u32, gid: u32 },
+}
+
+/// How init gets into its cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum CgroupJoin {
+    None,
+    /// Born into the v2 group whose directory is the first descriptor.
+    Born,
+    /// Joins by writing to so many `tasks` files.
+    Tasks(u32),
+}
+
+/// One part of the host shown to the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tree {
+    pub host: Vec<u8>,
+    pub guest: String,
+    pub kind: TreeKind,
+    pub is_dir: bool,
+    pub writable: bool,
+}
+
+/// Why a tree is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum TreeKind {
+    /// Part of the host's system that an interpreter needs.
+    System,
+    /// A device node.
+    Device,
+    /// Asked for by the request: its owner is mapped to the guest where that is possible.
+    Asked,
+}
+
+/// How a guest is to be started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GuestSpec {
+    pub argv: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub file_write: bool,
+    /// Where it may write, when it may write at all.
+    pub writable: Vec<String>,
+    /// Refuse TCP in Landlock as well.
+    pub no_network: bool,
+    pub limits: GuestLimits,
+    pub memory_accounted: bool,
+    pub count_processes: bool,
+}
+
+/// Limits of a guest process, in the kernel's units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GuestLimits {
+    pub cpu_seconds: u64,
+    pub file_size: u64,
+    pub open_files: u64,
+    pub tasks: u64,
+    pub processes: u32,
+    pub data: Option<u64>,
+}

@@ -1,0 +1,173 @@
+//! What engine, launcher and init say to each other: frames with descriptors attached.
+//!
+//! A frame is a header of eight bytes (length, number of descriptors), then the body. Descriptors
+//! travel with the header. Both ends are ours; the limits are there so that a bug stays a bug.
+
+mod messages;
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+pub(crate) use messages::*;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The longest body. The kernel's own limit for arguments and variables together is a few MiB.
+pub(crate) const MAX_BODY: usize = 16 << 20;
+/// The most descriptors in one frame.
+pub(crate) const MAX_FDS: usize = 64;
+
+/// Reads a body. Refuses what is longer than a frame may be and what has bytes left over.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    if bytes.len() > MAX_BODY {
+        return Err(broken("a frame is too long"));
+    }
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(broken("a frame has bytes left over")),
+        Err(_) => Err(broken("a frame cannot be read")),
+    }
+}
+
+fn broken(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Header and body of one message.
+pub(crate) struct Frame {
+    header: [u8; 8],
+    body: Vec<u8>,
+}
+
+impl Frame {
+    pub(crate) fn new<T: Serialize>(message: &T, fds: usize) -> io::Result<Self> {
+        let body = postcard::to_allocvec(message).map_err(|_| broken("a message cannot be written"))?;
+        if body.len() > MAX_BODY || fds > MAX_FDS {
+            return Err(broken("a message is too long"));
+        }
+        let mut header = [0; 8];
+        header[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        header[4..].copy_from_slice(&(fds as u32).to_le_bytes());
+        Ok(Self { header, body })
+    }
+
+    /// Sends as much as the socket takes, from `done` bytes on; the new count. The descriptors go
+    /// with the first byte.
+    pub(crate) fn send_some(&self, socket: BorrowedFd<'_>, fds: &[BorrowedFd<'_>], done: usize) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if done == 0 && !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
+        let sent = if done < self.header.len() {
+            let parts = [IoSlice::new(&self.header[done..]), IoSlice::new(&self.body)];
+            rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)?
+        } else {
+            let rest = &self.body[done - self.header.len()..];
+            rustix::net::sendmsg(socket, &[IoSlice::new(rest)], &mut control, SendFlags::NOSIGNAL)?
+        };
+        Ok(done + sent)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.header.len() + self.body.len()
+    }
+}
+
+/// Sends a message on a blocking socket.
+pub(crate) fn send<T: Serialize>(socket: impl AsFd, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let frame = Frame::new(message, fds.len())?;
+    let mut done = 0;
+    while done < frame.len() {
+        match frame.send_some(socket.as_fd(), fds, done) {
+            Ok(count) => done = count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A message that is on its way in.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    bytes: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Incoming {
+    /// Receives what is there; `Some` once a whole message is. An end between messages is
+    /// `UnexpectedEof`.
+    pub(crate) fn receive_some<T: DeserializeOwned>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let wanted = self.wanted()?;
+        let have = self.bytes.len();
+        self.bytes.resize(wanted, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = rustix::net::recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut self.bytes[have..])],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        );
+        let count = match received {
+            Ok(message) => message.bytes,
+            Err(error) => {
+                self.bytes.truncate(have);
+                return Err(error.into());
+            }
+        };
+        self.bytes.truncate(have + count);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                self.fds.extend(fds);
+            }
+        }
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if self.bytes.len() < self.wanted()? || self.bytes.len() < 8 {
+            return Ok(None);
+        }
+        let expected = u32_at(&self.bytes, 4) as usize;
+        let message = decode(&self.bytes[8..])?;
+        let fds = std::mem::take(&mut self.fds);
+        self.bytes.clear();
+        if fds.len() != expected {
+            return Err(broken("a frame lost its descriptors"));
+        }
+        Ok(Some((message, fds)))
+    }
+
+    /// How many bytes the message has in all, as far as that is known yet.
+    fn wanted(&self) -> io::Result<usize> {
+        if self.bytes.len() < 8 {
+            return Ok(8);
+        }
+        let body = u32_at(&self.bytes, 0) as usize;
+        if body > MAX_BODY { Err(broken("a frame is too long")) } else { Ok(8 + body) }
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// Receives a message on a blocking socket.
+pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, Vec<OwnedFd>)> {
+    let mut incoming = Incoming::default();
+    loop {
+        match incoming.receive_some(socket.as_fd()) {
+            Ok(Some(message)) => return Ok(message),
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

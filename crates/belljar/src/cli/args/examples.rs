@@ -1,0 +1,125 @@
+//! What `--help` teaches by example, and the table of exit codes.
+
+use std::fmt::Write;
+
+use belljar::ErrorKind;
+
+pub(super) const TOP: &str = "\
+Examples:
+  belljar run script.py               run a file
+  belljar run -c 'print(6 * 7)'       run a line of Python
+  belljar exec -- ls -la              run a command
+  belljar doctor                      what does this machine give?
+
+`belljar help run` tells more, with every option and the exit codes.";
+
+pub(super) const RUN: &str = "\
+Examples:
+  belljar run script.py -- --verbose in.csv
+  belljar run -c 'console.log(1 + 1)' --lang js
+  echo 'puts 42' | belljar run - --lang ruby
+  cat in.csv | belljar run filter.py > out.csv
+  belljar run plot.py --file in.csv --out plot.png
+  belljar run main.c --memory 64M --timeout 2s
+  belljar run train.py --mount ./data:/workspace/data --json
+
+`belljar run --help` tells more, with the exit codes.";
+
+pub(super) const EXEC: &str = "\
+Examples:
+  belljar exec -- python3 -c 'print(2 + 2)'
+  belljar exec \"echo 'Hello, Sandbox!'\"
+  belljar exec --unpack project.tar.gz -- make test
+  belljar exec --allow-command ls --allow-command cat -- ls -la
+
+`belljar exec --help` tells more, with the exit codes.";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  belljar doctor
+  belljar doctor --json | jq '.controls[] | select(.state == \"absent\")'";
+
+pub(super) const POLICY: &str = "\
+Examples:
+  belljar policy list
+  belljar policy show standard > team.toml
+  belljar policy check team.toml
+  belljar run script.py --policy team.toml";
+
+pub(super) const LANGUAGES: &str = "\
+Examples:
+  belljar languages
+  belljar run hello.go";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  belljar completions bash > ~/.local/share/bash-completion/completions/belljar
+  belljar completions zsh > ~/.zfunc/_belljar
+  belljar completions fish > ~/.config/fish/completions/belljar.fish";
+
+pub(super) fn top_long() -> String {
+    format!("{TOP}\n\n{}", exit_codes())
+}
+
+pub(super) fn run_long() -> String {
+    format!("{}\n\n{}", without_last_line(RUN), exit_codes())
+}
+
+pub(super) fn exec_long() -> String {
+    format!("{}\n\n{}", without_last_line(EXEC), exit_codes())
+}
+
+/// The long help is what the last line of the short one points to.
+fn without_last_line(text: &str) -> &str {
+    text.rsplit_once("\n\n").map_or(text, |(before, _)| before)
+}
+
+fn exit_codes() -> String {
+    let mut text = String::from("Exit codes:\n");
+    for (code, meaning) in exit_code_rows() {
+        // Writing into a string does not fail.
+        let _ = writeln!(text, "  {code:<5} {meaning}");
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// Every exit code of `run` and `exec` with what it means, in the order of the codes.
+pub(crate) fn exit_code_rows() -> Vec<(String, String)> {
+    let mut kinds = ErrorKind::ALL.to_vec();
+    kinds.sort_by_key(|kind| kind.exit_code());
+    let mut rows = vec![
+        (
+            "0-255".to_owned(),
+            "the program's own exit code, passed on; 128 and its number for a signal".to_owned(),
+        ),
+        (
+            "1".to_owned(),
+            "also: the program succeeded, but a file wanted with --out could not be taken".to_owned(),
+        ),
+    ];
+    rows.extend(
+        kinds
+            .iter()
+            .map(|kind| (kind.exit_code().to_string(), kind.meaning().to_owned())),
+    );
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_kind_in_order() {
+        let codes: Vec<_> = exit_code_rows().into_iter().map(|(code, _)| code).collect();
+        assert_eq!(codes, ["0-255", "1", "2", "124", "125", "126", "137", "137"]);
+        assert!(exit_codes().contains("  124   a wall-clock or CPU time limit ended the program"));
+    }
+
+    #[test]
+    fn the_long_help_does_not_point_to_itself() {
+        assert!(!run_long().contains("tells more"));
+        assert!(exec_long().starts_with("Examples:"));
+    }
+}

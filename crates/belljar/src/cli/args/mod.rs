@@ -1,0 +1,120 @@
+//! What was typed, as clap reads it. Nothing is looked up or judged here.
+
+pub(crate) mod examples;
+mod execution;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+pub(crate) use execution::{CallerArgs, ExecArgs, ExecutionArgs, LimitArgs, RunArgs};
+
+/// Run code that nobody has read yet, under glass
+///
+/// belljar runs a program in a sandbox of its own: no network, no files but its own, bounded
+/// memory, time and processes. It shows what the program did and lets nothing out.
+#[derive(Debug, Parser)]
+#[command(name = "belljar", version, after_help = examples::TOP, after_long_help = examples::top_long())]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(Box<RunArgs>),
+    Exec(Box<ExecArgs>),
+    Doctor(DoctorArgs),
+    Policy(PolicyArgs),
+    Languages(LanguagesArgs),
+    Completions(CompletionsArgs),
+    /// Print the whole command line as Markdown
+    #[command(hide = true)]
+    Reference,
+}
+
+/// Show what this machine gives, control by control
+///
+/// Each control is shown with its version or form; a missing one with what that means and how to
+/// get it. Ends with 0 when sandboxes can be made here, with 1 when something essential is missing.
+#[derive(Debug, Args)]
+#[command(after_help = examples::DOCTOR)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List, show and check policies
+///
+/// A policy says what a run may do: its limits, languages, network, files and controls. Four are
+/// built in; your own are TOML files.
+#[derive(Debug, Args)]
+#[command(after_help = examples::POLICY)]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// List the built-in policies
+    List {
+        /// Print a JSON array instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a policy as TOML, complete, to read or to start your own from
+    Show {
+        /// The name of a built-in policy, or a TOML file
+        #[arg(value_name = "NAME|FILE")]
+        policy: String,
+        /// Print one JSON object instead of TOML
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a policy file; an error names file, line and field
+    Check {
+        /// The TOML file
+        file: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// List the languages, and what of them this machine has
+#[derive(Debug, Args)]
+#[command(after_help = examples::LANGUAGES)]
+pub(crate) struct LanguagesArgs {
+    /// Print a JSON array instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = examples::COMPLETIONS)]
+pub(crate) struct CompletionsArgs {
+    /// The shell to complete in
+    pub(crate) shell: Shell,
+}
+
+impl Command {
+    /// Whether errors, too, are to be told as JSON.
+    pub(crate) const fn wants_json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.execution.json,
+            Self::Exec(args) => args.execution.json,
+            Self::Doctor(args) => args.json,
+            Self::Languages(args) => args.json,
+            Self::Policy(args) => match args.command {
+                PolicyCommand::List { json }
+                | PolicyCommand::Show { json, .. }
+                | PolicyCommand::Check { json, .. } => json,
+            },
+            Self::Completions(_) | Self::Reference => false,
+        }
+    }
+}

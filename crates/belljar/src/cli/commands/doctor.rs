@@ -1,0 +1,251 @@
+//! `belljar doctor`: what this machine gives, what is missing, what that means and the fix.
+
+use std::io::IsTerminal;
+
+use belljar::{Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Support};
+use serde::Serialize;
+
+use super::super::args::DoctorArgs;
+use super::super::messages::visible;
+use super::super::problem::Problem;
+use super::super::stdout;
+
+/// No sandbox can be made here.
+const NOT_READY: u8 = 1;
+
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Problem> {
+    let capabilities = belljar::native_engine().provider().examine();
+    let diagnosis = Diagnosis::of(&capabilities);
+    if args.json {
+        stdout::json(&diagnosis)?;
+    } else {
+        stdout::print(&diagnosis.render(&Marks::for_stdout()))?;
+    }
+    Ok(if diagnosis.ready { 0 } else { NOT_READY })
+}
+
+#[derive(Serialize)]
+struct Diagnosis<'a> {
+    /// Whether sandboxes can be made at all.
+    ready: bool,
+    provider: &'a str,
+    isolation: IsolationLevel,
+    networks: Vec<NetworkPolicy>,
+    languages: Vec<Language>,
+    controls: Vec<Finding<'a>>,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    control: Control,
+    essential: bool,
+    effect_of_absence: &'static str,
+    #[serde(flatten)]
+    support: &'a Support,
+}
+
+impl<'a> Diagnosis<'a> {
+    fn of(capabilities: &'a Capabilities) -> Self {
+        let controls: Vec<_> = capabilities
+            .controls
+            .iter()
+            .map(|(control, support)| Finding {
+                control: *control,
+                essential: control.is_essential(),
+                effect_of_absence: control.effect_of_absence(),
+                support,
+            })
+            .collect();
+        Self {
+            ready: controls
+                .iter()
+                .all(|finding| finding.support.is_present() || !finding.essential),
+            provider: capabilities.provider,
+            isolation: capabilities.isolation,
+            networks: capabilities.networks.iter().copied().collect(),
+            languages: capabilities.languages.keys().copied().collect(),
+            controls,
+        }
+    }
+
+    fn render(&self, marks: &Marks) -> String {
+        let mut text = String::new();
+        let width = self
+            .controls
+            .iter()
+            .map(|finding| finding.control.word().len())
+            .max()
+            .unwrap_or(0);
+        for finding in &self.controls {
+            let name = finding.control;
+            match finding.support {
+                Support::Present { detail } => {
+                    text += &format!("{} {name:<width$}  {}\n", marks.present, visible(detail));
+                }
+                Support::Absent { why, fix } => {
+                    let mark = if finding.essential {
+                        marks.essential
+                    } else {
+                        marks.absent
+                    };
+                    text += &format!("{mark} {name:<width$}  {}\n", visible(why));
+                    // Under the text of the line above, whatever the mark's colour adds in bytes.
+                    let indent = " ".repeat(marks.width + 1 + width + 2);
+                    text += &format!("{indent}effect: {}\n", finding.effect_of_absence);
+                    text += &format!("{indent}fix:    {}\n", visible(fix));
+                }
+            }
+        }
+        text + "\n" + &self.summary()
+    }
+
+    fn summary(&self) -> String {
+        let absent = |essential: bool| -> Vec<&str> {
+            self.controls
+                .iter()
+                .filter(|finding| finding.essential == essential && !finding.support.is_present())
+                .map(|finding| finding.control.word())
+                .collect()
+        };
+        let (essential, others) = (absent(true), absent(false));
+        let networks: Vec<_> = self.networks.iter().map(|network| network.word()).collect();
+        if !essential.is_empty() {
+            return format!(
+                "No sandbox can be made here: {} essential and missing.\n",
+                is_or_are(&essential)
+            );
+        }
+        let weaker = if others.is_empty() {
+            "every control is in force".to_owned()
+        } else {
+            format!(
+                "{} missing, and policies that require what is missing will be denied",
+                is_or_are(&others)
+            )
+        };
+        format!(
+            "Sandboxes can be made here: {} isolation by the {} provider, network {}; {weaker}.\n\
+             {} of {} languages are here; `belljar languages` lists them.\n",
+            self.isolation,
+            self.provider,
+            networks.join(" or "),
+            self.languages.len(),
+            Language::ALL.len()
+        )
+    }
+}
+
+fn is_or_are(names: &[&str]) -> String {
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", names.join(", "))
+}
+
+/// How the states are drawn.
+struct Marks {
+    present: &'static str,
+    absent: &'static str,
+    essential: &'static str,
+    /// Columns that each takes.
+    width: usize,
+}
+
+impl Marks {
+    const COLOURED: Self = Self {
+        present: "\x1b[32m✓\x1b[0m",
+        absent: "\x1b[33m✗\x1b[0m",
+        essential: "\x1b[31m✗\x1b[0m",
+        width: 1,
+    };
+    const PLAIN: Self = Self {
+        present: "yes",
+        absent: "no ",
+        essential: "NO ",
+        width: 3,
+    };
+
+    fn for_stdout() -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb")
+            || !std::io::stdout().is_terminal();
+        if plain { Self::PLAIN } else { Self::COLOURED }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn capabilities(absent: &[Control]) -> Capabilities {
+        let support = |control: &Control| {
+            if absent.contains(control) {
+                Support::Absent {
+                    why: "it was not found".to_owned(),
+                    fix: "enable it".to_owned(),
+                }
+            } else {
+                Support::Present {
+                    detail: "version 1".to_owned(),
+                }
+            }
+        };
+        Capabilities {
+            provider: "native",
+            isolation: IsolationLevel::Process,
+            controls: Control::ALL
+                .iter()
+                .map(|control| (*control, support(control)))
+                .collect(),
+            networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
+            languages: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_missing_control_shows_its_effect_and_fix() {
+        let capabilities = capabilities(&[Control::Landlock]);
+        let diagnosis = Diagnosis::of(&capabilities);
+        assert!(diagnosis.ready);
+        let text = diagnosis.render(&Marks::PLAIN);
+        assert!(
+            text.contains("no  landlock           it was not found\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("effect: file access is held by mounts alone"),
+            "{text}"
+        );
+        assert!(text.contains("fix:    enable it"), "{text}");
+        assert!(text.contains("landlock is missing"), "{text}");
+        assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn without_an_essential_control_nothing_can_be_made() {
+        let capabilities = capabilities(&[Control::UserNamespace, Control::Seccomp]);
+        let diagnosis = Diagnosis::of(&capabilities);
+        assert!(!diagnosis.ready);
+        assert!(
+            diagnosis
+                .summary()
+                .contains("user-namespace, seccomp are essential and missing"),
+            "{}",
+            diagnosis.summary()
+        );
+    }
+
+    #[test]
+    fn the_json_form_is_flat() {
+        let capabilities = capabilities(&[Control::Landlock]);
+        let value = serde_json::to_value(Diagnosis::of(&capabilities)).unwrap();
+        let landlock = value["controls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["control"] == "landlock")
+            .unwrap();
+        assert_eq!(landlock["state"], "absent");
+        assert_eq!(landlock["fix"], "enable it");
+        assert_eq!(landlock["essential"], false);
+    }
+}

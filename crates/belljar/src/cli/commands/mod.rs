@@ -1,0 +1,9 @@
+//! One file for each command; each takes what it was asked for and gives an exit code.
+
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod execute;
+pub(crate) mod languages;
+pub(crate) mod policy;
+mod receipt;
+pub(crate) mod reference;

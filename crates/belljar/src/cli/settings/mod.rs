@@ -1,0 +1,192 @@
+//! What was meant: names looked up, sizes read, files found, the policy loaded.
+//!
+//! Every usage error is found here, before anything is made, and each carries a hint.
+
+mod inputs;
+mod limits;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use belljar::{Caller, DEFAULT_TIMEOUT, Demand, Error, Policy, Request, Stdin, narrow_commands};
+use belljar_engine::archive;
+
+use super::args::{CallerArgs, ExecArgs, ExecutionArgs, RunArgs};
+use super::problem::Problem;
+pub(crate) use inputs::Output;
+
+/// All that `run` and `exec` need to go ahead.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) request: Request,
+    pub(crate) policy: Policy,
+    /// What the guest's standard input is fed from.
+    pub(crate) input: Option<File>,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) json: bool,
+    pub(crate) receipt: bool,
+}
+
+/// Where the command was typed.
+#[derive(Debug)]
+pub(crate) struct Here {
+    pub(crate) directory: PathBuf,
+    pub(crate) stdin_is_terminal: bool,
+}
+
+impl Here {
+    pub(crate) fn find() -> Result<Self, Problem> {
+        let directory = std::env::current_dir().map_err(|error| {
+            Problem::usage(format!("cannot tell the current directory: {error}"))
+                .hint("cd into one that is there")
+        })?;
+        Ok(Self {
+            directory,
+            stdin_is_terminal: std::io::stdin().is_terminal(),
+        })
+    }
+}
+
+/// What `belljar run …` means.
+pub(crate) fn run(args: Box<RunArgs>, here: &Here) -> Result<Settings, Problem> {
+    let RunArgs {
+        program,
+        code,
+        lang,
+        execution,
+        args,
+    } = *args;
+    let program = program::find(program, code, lang.as_deref(), execution.stdin.as_deref())?;
+    let mut request = Request::code(program.language, program.code);
+    request.args = args;
+    resolve(request, execution, Vec::new(), program.came_from_stdin, here)
+}
+
+/// What `belljar exec …` means.
+pub(crate) fn exec(args: Box<ExecArgs>, here: &Here) -> Result<Settings, Problem> {
+    let ExecArgs {
+        line,
+        allow_command,
+        execution,
+        argv,
+    } = *args;
+    let argv = match line {
+        None if argv.is_empty() => {
+            return Err(
+                Problem::usage("there is no command to run").hint("for example: belljar exec -- ls -la")
+            );
+        }
+        None => argv,
+        Some(line) => belljar_core::command::split(&line).map_err(Error::from)?,
+    };
+    resolve(Request::command(argv), execution, allow_command, false, here)
+}
+
+fn resolve(
+    mut request: Request,
+    args: ExecutionArgs,
+    allow_command: Vec<String>,
+    stdin_is_taken: bool,
+    here: &Here,
+) -> Result<Settings, Problem> {
+    request.env = inputs::variables(&args.env)?;
+    request.files = inputs::files(&args.file)?;
+    request.mounts = inputs::mounts(&args.mount, &here.directory)?;
+    let outputs = inputs::outputs(&args.out)?;
+    request.outputs = outputs.iter().map(|output| output.guest.clone()).collect();
+    request.limits = limits::read(&args.limits)?;
+    request.network = args
+        .network
+        .as_deref()
+        .map(|word| inputs::word(word, "--network"))
+        .transpose()?;
+    for word in &args.require {
+        request
+            .controls
+            .insert(inputs::word(word, "--require")?, Demand::Require);
+    }
+    request.check_paths = args.check_paths;
+    request.caller = caller(args.caller);
+
+    let mut policy = match &args.policy {
+        Some(name) => belljar::load::policy(name)?,
+        None => {
+            request.limits.wall_time.get_or_insert(DEFAULT_TIMEOUT);
+            Policy::for_owner(&request).map_err(|error| limits::beyond(&error))?
+        }
+    };
+    narrow_commands(&mut policy, allow_command)?;
+    unpack(&args.unpack, &policy, &mut request)?;
+    inputs::check_code_name(&request)?;
+
+    let input = input(args.stdin.as_deref(), stdin_is_taken, here)?;
+    if input.is_some() {
+        request.stdin = Stdin::Stream;
+    }
+    Ok(Settings {
+        request,
+        policy,
+        input,
+        outputs,
+        json: args.json,
+        receipt: args.receipt,
+    })
+}
+
+/// Adds what is in the archives; together with everything else it must fit on the sandbox's disk.
+fn unpack(archives: &[PathBuf], policy: &Policy, request: &mut Request) -> Result<(), Problem> {
+    let disk = policy.limits.lowered(&request.limits).disk();
+    for path in archives {
+        let files = archive::read(path, disk.get())
+            .map_err(|error| Problem::usage(format!("--unpack: {error}")).hint(error.hint()))?;
+        for (guest, file) in files {
+            if request.files.insert(guest.clone(), file).is_some() {
+                return Err(inputs::twice(guest.as_str()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the guest's standard input comes from. A terminal is passed on only when asked for: one
+/// that is read in the background stops the reader, and keys typed ahead are for the shell.
+fn input(asked: Option<&Path>, stdin_is_taken: bool, here: &Here) -> Result<Option<File>, Problem> {
+    match asked {
+        Some(path) if path.as_os_str() == "-" => own_stdin().map(Some),
+        Some(path) => {
+            let unusable = |why: String| {
+                Problem::usage(format!("--stdin: cannot read {}: {why}", path.display()))
+                    .hint("name a file, or - for our own standard input")
+            };
+            let file = File::open(path).map_err(|error| unusable(error.to_string()))?;
+            match file.metadata() {
+                Ok(metadata) if metadata.is_dir() => Err(unusable("it is a directory".to_owned())),
+                _ => Ok(Some(file)),
+            }
+        }
+        None if stdin_is_taken || here.stdin_is_terminal => Ok(None),
+        None => own_stdin().map(Some),
+    }
+}
+
+fn own_stdin() -> Result<File, Problem> {
+    std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(File::from)
+        .map_err(|error| Problem::engine(format!("cannot connect standard input: {error}")))
+}
+
+fn caller(args: CallerArgs) -> Caller {
+    Caller {
+        tenant_id: args.tenant,
+        user_id: args.user,
+        run_id: args.run_id,
+        ..Caller::default()
+    }
+}

@@ -1,0 +1,158 @@
+//! The one error of the library: a stable kind, a sentence, and often a hint.
+
+use std::path::PathBuf;
+
+use belljar_core::command::CommandError;
+use belljar_core::limits::LimitError;
+use belljar_core::mount::MountError;
+use belljar_core::path::PathError;
+use belljar_core::policy::PolicyFileError;
+use belljar_core::{Bytes, Denial, ErrorKind, Lifecycle, Policy, ProviderError, Record};
+use belljar_engine::EngineError;
+use belljar_engine::workspace::WorkspaceError;
+
+/// Why nothing ran, or why belljar could not finish. A program that fails is never an error: it is
+/// an [`Outcome`](crate::Outcome).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The policy or the machine does not allow it.
+    #[error("{denial}")]
+    Denied {
+        denial: Box<Denial>,
+        record: Box<Record>,
+    },
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error("there is no policy `{name}`; the built-in ones are {}", Policy::BUILTIN.join(", "))]
+    UnknownPolicy { name: String },
+    #[error(transparent)]
+    PolicyFile(#[from] PolicyFileError),
+    #[error("policy `{policy}` does not allow the command `{command}`")]
+    CommandBeyondPolicy { policy: String, command: String },
+    #[error("cannot tell which language {what} is written in")]
+    UnknownLanguage { what: String },
+    #[error("this sandbox was made for commands only and runs no code")]
+    CommandsOnly,
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is not text in UTF-8", path.display())]
+    NotText { path: PathBuf },
+    #[error("{} is larger than {limit}, the most that is read of such a file", path.display())]
+    TooLarge { path: PathBuf, limit: Bytes },
+    #[error("a sandbox in state {0} cannot run anything")]
+    NotReady(Lifecycle),
+    /// A workspace's directory could not be made, used or removed.
+    #[error(transparent)]
+    Workspace(WorkspaceError),
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    #[error("cannot start an asynchronous runtime: {0}")]
+    Runtime(std::io::Error),
+}
+
+impl Error {
+    /// What sort of error it is; stable, and the same word on every face of belljar.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Denied { .. } => ErrorKind::Denied,
+            Self::Workspace(_) | Self::Provider(_) | Self::Runtime(_) => ErrorKind::Engine,
+            Self::Limit(_)
+            | Self::Path(_)
+            | Self::Mount(_)
+            | Self::Command(_)
+            | Self::UnknownPolicy { .. }
+            | Self::PolicyFile(_)
+            | Self::CommandBeyondPolicy { .. }
+            | Self::UnknownLanguage { .. }
+            | Self::CommandsOnly
+            | Self::Read { .. }
+            | Self::NotText { .. }
+            | Self::TooLarge { .. }
+            | Self::NotReady(_) => ErrorKind::Usage,
+        }
+    }
+
+    /// What to do about it, where there is something to do.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Denied { denial, .. } => Some(&denial.fix),
+            Self::Provider(ProviderError::ControlMissing { fix, .. }) => Some(fix),
+            Self::Provider(_) => {
+                Some("`belljar doctor` shows what this machine gives and how to get the rest")
+            }
+            Self::Path(_) => Some("name files relative to the work directory, such as data/input.csv"),
+            Self::Mount(_) => Some("for example /srv/data:/workspace/data, which is read-only, or with :rw"),
+            Self::Command(_) => {
+                Some("give a program and its arguments; for a pipeline or a script, run bash code")
+            }
+            Self::UnknownPolicy { .. } => Some("name a built-in policy, or the path of a TOML file"),
+            Self::PolicyFile(_) => {
+                Some("`belljar policy show standard` prints a complete policy to start from")
+            }
+            Self::CommandBeyondPolicy { .. } => Some("add it to allowed_commands in the policy"),
+            Self::UnknownLanguage { .. } => {
+                Some("name the language, or give the file an ending such as .py or a #! line")
+            }
+            Self::CommandsOnly => Some("build the sandbox with a language"),
+            Self::TooLarge { .. } => Some("put data into files of the sandbox or mount it"),
+            Self::NotReady(_) => Some("build another sandbox"),
+            Self::Read { .. } => Some("check that the path is right and may be read"),
+            Self::NotText { .. } => Some("save it as UTF-8"),
+            Self::Limit(_) | Self::Workspace(_) | Self::Runtime(_) => None,
+        }
+    }
+}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Denied { denial, record } => Self::Denied { denial, record },
+            EngineError::Provider(error) => Self::Provider(error),
+            EngineError::NotReady(state) => Self::NotReady(state),
+        }
+    }
+}
+
+impl From<WorkspaceError> for Error {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::Command(error) => error.into(),
+            WorkspaceError::State(error) => Self::NotReady(error.from),
+            error => Self::Workspace(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_can_go_anywhere() {
+        const fn anywhere<T: Send + Sync + 'static>() {}
+        anywhere::<Error>();
+    }
+
+    #[test]
+    fn a_usage_error_says_what_to_do() {
+        for error in [
+            Error::from(PathError::Empty),
+            Error::from(MountError::Form(String::new())),
+            Error::from(CommandError::Empty),
+            Error::UnknownPolicy { name: String::new() },
+            Error::UnknownLanguage { what: String::new() },
+            Error::CommandsOnly,
+            Error::NotReady(Lifecycle::Error),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Usage);
+            assert!(error.hint().is_some(), "{error}");
+        }
+    }
+}
