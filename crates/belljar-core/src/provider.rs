@@ -2,6 +2,7 @@
 //!
 //! Futures are boxed so that the traits need no runtime of their own and can be used as objects.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -14,6 +15,7 @@ use crate::outcome::{Captured, CollectedFile, Usage};
 use crate::path::GuestPath;
 use crate::plan::{Plan, Stage};
 use crate::receipt::Receipt;
+use crate::request::FileIn;
 
 /// A future that can be sent and stored.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -29,6 +31,9 @@ pub trait Provider: Send + Sync + Debug {
         self.capabilities(Language::ALL)
     }
 
+    /// Starts in the background what the first sandbox would otherwise wait for.
+    fn warm_up(&self) {}
+
     /// Makes a live place for the plan: set up, files in, nothing running yet.
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>>;
 }
@@ -36,6 +41,12 @@ pub trait Provider: Send + Sync + Debug {
 /// A live place. Dropping it ends everything in it at once.
 pub trait Sandbox: Send + Debug {
     fn id(&self) -> &str;
+
+    /// Puts files into the work directory, over what is there.
+    fn put<'a>(
+        &'a mut self,
+        files: &'a BTreeMap<GuestPath, FileIn>,
+    ) -> BoxFuture<'a, Result<(), ProviderError>>;
 
     /// Runs one stage to its end, whatever that is. When this returns, no process of the stage is alive.
     fn run<'a>(

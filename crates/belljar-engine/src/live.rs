@@ -54,6 +54,11 @@ impl LiveSandbox {
             .engine
             .plan(&self.policy, request)
             .map_err(|denial| denied(&self.policy, request, denial))?;
+        if self.state == Lifecycle::Ready
+            && let Some(sandbox) = self.sandbox.as_mut()
+        {
+            sandbox.put(plan.files()).await?;
+        }
         self.run(&plan, io).await
     }
 

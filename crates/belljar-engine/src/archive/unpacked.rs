@@ -181,7 +181,7 @@ impl Unpacked {
                 if names.contains(&name[..end]) {
                     return Err(ArchiveError::BelowFile {
                         entry: show(name.as_bytes()),
-                        file: show(name[..end].as_bytes()),
+                        file: show(&name.as_bytes()[..end]),
                     });
                 }
             }

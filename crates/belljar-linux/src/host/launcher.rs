@@ -21,6 +21,8 @@ use crate::wire::{self, LauncherEvent, LauncherRequest, Note, ShellSpec, StepFai
 #[derive(Debug)]
 pub(crate) struct Launcher {
     socket: OwnedFd,
+    /// Held while sending: frames of two callers must not mix.
+    sending: Mutex<()>,
     pending: Arc<Mutex<Pending>>,
     child: Mutex<Child>,
 }
@@ -54,10 +56,23 @@ pub(crate) struct Asked {
 
 impl Launcher {
     pub(crate) fn start() -> io::Result<Arc<Self>> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         let image = sealed_copy()?;
-        let mut command = Command::new(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&image)));
-        command.arg0(LAUNCHER_NAME).env_clear().stdin(theirs).stdout(Stdio::null()).current_dir("/");
+        let mut command = Command::new(format!(
+            "/proc/self/fd/{}",
+            std::os::fd::AsRawFd::as_raw_fd(&image)
+        ));
+        command
+            .arg0(LAUNCHER_NAME)
+            .env_clear()
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .current_dir("/");
         #[cfg(feature = "weaken")]
         if let Some(list) = std::env::var_os("BELLJAR_WEAKEN") {
             command.env("BELLJAR_WEAKEN", list);
@@ -66,8 +81,15 @@ impl Launcher {
         drop(command);
         let pending = Arc::new(Mutex::new(Pending::default()));
         let (socket, shared) = (ours.try_clone()?, Arc::clone(&pending));
-        std::thread::Builder::new().name("belljar-launcher".to_owned()).spawn(move || listen(&socket, &shared))?;
-        Ok(Arc::new(Self { socket: ours, pending, child: Mutex::new(child) }))
+        std::thread::Builder::new()
+            .name("belljar-launcher".to_owned())
+            .spawn(move || listen(&socket, &shared))?;
+        Ok(Arc::new(Self {
+            socket: ours,
+            sending: Mutex::new(()),
+            pending,
+            child: Mutex::new(child),
+        }))
     }
 
     /// Whether it is gone.
@@ -80,23 +102,28 @@ impl Launcher {
         let (made_sender, made) = oneshot::channel();
         let (ended_sender, ended) = oneshot::channel();
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        // The lock is held while sending: frames of two callers must not mix. The launcher reads
-        // without pause, so this does not wait for long.
-        let mut pending = lock(&self.pending);
-        if pending.lost {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        let shell = pending.next;
-        pending.next += 1;
-        pending.made.insert(shell, made_sender);
-        pending.ended.insert(shell, ended_sender);
-        let sent = wire::send(&self.socket, &LauncherRequest::MakeShell { shell, spec }, &fds);
+        let shell = {
+            let mut pending = lock(&self.pending);
+            if pending.lost {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            let shell = pending.next;
+            pending.next += 1;
+            pending.made.insert(shell, made_sender);
+            pending.ended.insert(shell, ended_sender);
+            shell
+        };
+        // The launcher reads without pause, so this does not wait for long.
+        let sent = {
+            let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+            wire::send(&self.socket, &LauncherRequest::MakeShell { shell, spec }, &fds)
+        };
         if let Err(error) = sent {
+            let mut pending = lock(&self.pending);
             pending.made.remove(&shell);
             pending.ended.remove(&shell);
             return Err(error);
         }
-        drop(pending);
         Ok(Asked { made, ended })
     }
 }
@@ -123,7 +150,12 @@ fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
                 if let (Some(sender), Some(pidfd), Some(control)) =
                     (pending.made.remove(&shell), fds.next(), fds.next())
                 {
-                    let _ = sender.send(Ok(MadeShell { pid, pidfd, control, notes }));
+                    let _ = sender.send(Ok(MadeShell {
+                        pid,
+                        pidfd,
+                        control,
+                        notes,
+                    }));
                 }
             }
             LauncherEvent::ShellFailed { shell, failure } => {
@@ -159,6 +191,9 @@ fn sealed_copy() -> io::Result<OwnedFd> {
     let mut target = File::from(copy);
     io::copy(&mut source, &mut target)?;
     let copy = OwnedFd::from(target);
-    rustix::fs::fcntl_add_seals(&copy, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    rustix::fs::fcntl_add_seals(
+        &copy,
+        SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
+    )?;
     Ok(copy)
 }

@@ -27,7 +27,16 @@ impl OutputPipe {
         rustix::io::ioctl_fionbio(&read, true)?;
         let pipe = Some(crate::sys::events::watch(read)?);
         let cap = usize::try_from(cap).unwrap_or(usize::MAX);
-        Ok((Self { pipe, kept: Vec::new(), cap, dropped: 0, chunk: vec![0; CHUNK].into() }, write))
+        Ok((
+            Self {
+                pipe,
+                kept: Vec::new(),
+                cap,
+                dropped: 0,
+                chunk: vec![0; CHUNK].into(),
+            },
+            write,
+        ))
     }
 
     /// Whether every writer has gone.
@@ -38,7 +47,9 @@ impl OutputPipe {
     /// Reads what is there next and returns the part of it that is kept: empty once the stream has
     /// ended or its cap is reached. Cancel-safe.
     pub(crate) async fn next(&mut self) -> io::Result<&[u8]> {
-        let Some(pipe) = &self.pipe else { return std::future::pending().await };
+        let Some(pipe) = &self.pipe else {
+            return std::future::pending().await;
+        };
         let count = loop {
             let mut ready = pipe.readable().await?;
             match ready.try_io(|pipe| Ok(rustix::io::read(pipe.get_ref(), &mut *self.chunk)?)) {

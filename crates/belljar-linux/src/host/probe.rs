@@ -46,7 +46,10 @@ pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> 
     );
     found.insert(Control::NoCapabilities, present("all dropped"));
     found.insert(Control::NoNewPrivileges, present("prctl"));
-    found.insert(Control::Rlimits, present("cpu, file size, files, tasks, core, locked memory, queues"));
+    found.insert(
+        Control::Rlimits,
+        present("cpu, file size, files, tasks, core, locked memory, queues"),
+    );
     found.insert(Control::Landlock, landlock());
     let seccomp = sys::filter::filters_available();
     found.insert(
@@ -54,7 +57,10 @@ pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> 
         if seccomp {
             present(&format!("allowlist of {} rules", crate::policies::rules().len()))
         } else {
-            absent("the kernel takes no filters", "use a kernel with CONFIG_SECCOMP_FILTER")
+            absent(
+                "the kernel takes no filters",
+                "use a kernel with CONFIG_SECCOMP_FILTER",
+            )
         },
     );
     found.insert(
@@ -62,7 +68,10 @@ pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> 
         if sys::filter::action_available(libc::SECCOMP_RET_USER_NOTIF) {
             present("new processes wait for init's word")
         } else {
-            absent("the kernel cannot hand system calls over", "use Linux 5.5 or later")
+            absent(
+                "the kernel cannot hand system calls over",
+                "use Linux 5.5 or later",
+            )
         },
     );
     let (version, bounds, why) = match cgroup {
@@ -76,7 +85,10 @@ pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> 
     ] {
         let support = match (has, why) {
             (true, _) => present(&format!("cgroup {version}")),
-            (false, Some(none)) => Support::Absent { why: none.why.clone(), fix: none.fix.clone() },
+            (false, Some(none)) => Support::Absent {
+                why: none.why.clone(),
+                fix: none.fix.clone(),
+            },
             (false, None) => absent(
                 &format!("cgroup {version} has no {name} controller here"),
                 "enable the controller for the group that belljar runs in",
@@ -88,11 +100,16 @@ pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> 
 }
 
 fn present(detail: &str) -> Support {
-    Support::Present { detail: detail.to_owned() }
+    Support::Present {
+        detail: detail.to_owned(),
+    }
 }
 
 fn absent(why: &str, fix: &str) -> Support {
-    Support::Absent { why: why.to_owned(), fix: fix.to_owned() }
+    Support::Absent {
+        why: why.to_owned(),
+        fix: fix.to_owned(),
+    }
 }
 
 pub(crate) fn is_root() -> bool {
@@ -102,10 +119,14 @@ pub(crate) fn is_root() -> bool {
 fn landlock() -> Support {
     match sys::filter::landlock_version() {
         Ok(version) => present(&format!("ABI {version}")),
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            absent("it is built in but not enabled", "add landlock to the kernel's lsm= list")
-        }
-        Err(_) => absent("the kernel does not have it", "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK"),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => absent(
+            "it is built in but not enabled",
+            "add landlock to the kernel's lsm= list",
+        ),
+        Err(_) => absent(
+            "the kernel does not have it",
+            "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK",
+        ),
     }
 }
 
@@ -122,9 +143,16 @@ fn mount_api() -> Support {
 
 /// Settings that keep ordinary users from making user namespaces.
 fn user_namespace_refusal() -> Option<Support> {
-    let setting = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let setting = |path: &str| {
+        fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok())
+    };
     if setting("/proc/sys/user/max_user_namespaces") == Some(0) {
-        return Some(absent("user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces=10000"));
+        return Some(absent(
+            "user.max_user_namespaces is 0",
+            "sysctl -w user.max_user_namespaces=10000",
+        ));
     }
     if is_root() {
         return None;
@@ -147,7 +175,10 @@ fn user_namespace_refusal() -> Option<Support> {
 
 /// What a failed step of the set-up means for the person in front of it.
 pub(crate) fn explain(failure: &StepFailure) -> ProviderError {
-    let refused = matches!(failure.errno, libc::EPERM | libc::EACCES | libc::ENOSPC | libc::ENOSYS | libc::EINVAL);
+    let refused = matches!(
+        failure.errno,
+        libc::EPERM | libc::EACCES | libc::ENOSPC | libc::ENOSYS | libc::EINVAL
+    );
     let missing = |control, fix: &str| ProviderError::ControlMissing {
         control,
         why: step_text(failure),
@@ -155,16 +186,19 @@ pub(crate) fn explain(failure: &StepFailure) -> ProviderError {
     };
     match failure.step.as_str() {
         "Clone" | "OwnNamespace" | "MapIds" if refused => match user_namespace_refusal() {
-            Some(Support::Absent { why, fix }) => {
-                ProviderError::ControlMissing { control: Control::UserNamespace, why, fix }
-            }
+            Some(Support::Absent { why, fix }) => ProviderError::ControlMissing {
+                control: Control::UserNamespace,
+                why,
+                fix,
+            },
             _ => missing(
                 Control::UserNamespace,
                 "allow user namespaces here: in a container, start it with a seccomp profile that lets clone make \
                  them (docker run --security-opt seccomp=unconfined), or run belljar outside of it",
             ),
         },
-        "PrivatePropagation" | "MountRoot" | "AttachTrees" | "MountScratch" | "PivotRoot" | "DetachOldRoot"
+        "PrivatePropagation" | "MountRoot" | "AttachTrees" | "MountScratch" | "PivotRoot"
+        | "DetachOldRoot"
             if refused =>
         {
             missing(
@@ -177,8 +211,15 @@ pub(crate) fn explain(failure: &StepFailure) -> ProviderError {
         step => {
             let source = io::Error::from_raw_os_error(failure.errno);
             match step.strip_prefix("CloneTree ") {
-                Some(path) => ProviderError::Io { operation: "show", object: path.to_owned(), source },
-                None => ProviderError::Setup { step: step.to_owned(), source },
+                Some(path) => ProviderError::Io {
+                    operation: "show",
+                    object: path.to_owned(),
+                    source,
+                },
+                None => ProviderError::Setup {
+                    step: step.to_owned(),
+                    source,
+                },
             }
         }
     }

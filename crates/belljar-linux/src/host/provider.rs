@@ -1,11 +1,14 @@
 //! The provider itself: capabilities, and sandboxes out of plans.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 
 use belljar_core::provider::BoxFuture;
 use belljar_core::{
-    Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, Provider, ProviderError, Sandbox, Support,
+    Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, Provider, ProviderError, Sandbox,
+    Support,
 };
 
 use super::cgroup::{self, Hierarchy, NoHierarchy};
@@ -28,10 +31,19 @@ pub struct NativeProvider {
 /// What all sandboxes of a provider have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    launcher: Mutex<Option<Arc<Launcher>>>,
+    launcher: Mutex<LauncherState>,
     hierarchy: OnceLock<Result<Box<dyn Hierarchy>, NoHierarchy>>,
     controls: OnceLock<BTreeMap<Control, Support>>,
     root: OnceLock<HostRoot>,
+}
+
+/// Where the launcher is in its life.
+#[derive(Debug, Default)]
+enum LauncherState {
+    #[default]
+    None,
+    Starting(JoinHandle<io::Result<Arc<Launcher>>>),
+    Running(Arc<Launcher>),
 }
 
 impl NativeProvider {
@@ -43,17 +55,35 @@ impl NativeProvider {
 impl Shared {
     /// The running launcher; a new one where there was none or it was lost.
     pub(crate) fn launcher(&self) -> Result<Arc<Launcher>, ProviderError> {
-        let mut current = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(launcher) = current.as_ref().filter(|launcher| !launcher.is_lost()) {
-            return Ok(Arc::clone(launcher));
-        }
-        let launcher = Launcher::start().map_err(|source| ProviderError::Io {
+        let mut state = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = match std::mem::take(&mut *state) {
+            LauncherState::Running(launcher) if !launcher.is_lost() => Ok(launcher),
+            LauncherState::Starting(thread) => thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("its start broke off"))),
+            LauncherState::None | LauncherState::Running(_) => Launcher::start(),
+        };
+        let launcher = started.map_err(|source| ProviderError::Io {
             operation: "start",
             object: "the launcher".to_owned(),
             source,
         })?;
-        *current = Some(Arc::clone(&launcher));
+        *state = LauncherState::Running(Arc::clone(&launcher));
         Ok(launcher)
+    }
+
+    /// Starts the launcher in the background.
+    fn warm_up(&self) {
+        let mut state = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, LauncherState::None) {
+            let start = std::thread::Builder::new()
+                .name("belljar-start".to_owned())
+                .spawn(Launcher::start);
+            // Where no thread can be had, the first sandbox starts it.
+            if let Ok(thread) = start {
+                *state = LauncherState::Starting(thread);
+            }
+        }
     }
 
     pub(crate) fn hierarchy(&self) -> Result<&dyn Hierarchy, &NoHierarchy> {
@@ -69,7 +99,9 @@ impl Shared {
 
     pub(crate) fn controls(&self) -> &BTreeMap<Control, Support> {
         self.controls.get_or_init(|| {
-            let cgroup = self.hierarchy().map(|hierarchy| (hierarchy.version(), hierarchy.bounds()));
+            let cgroup = self
+                .hierarchy()
+                .map(|hierarchy| (hierarchy.version(), hierarchy.bounds()));
             probe::controls(cgroup)
         })
     }
@@ -115,6 +147,10 @@ impl Shared {
 impl Provider for NativeProvider {
     fn capabilities(&self, languages: &[Language]) -> Capabilities {
         self.shared.capabilities(languages, false)
+    }
+
+    fn warm_up(&self) {
+        self.shared.warm_up();
     }
 
     fn examine(&self) -> Capabilities {

@@ -16,7 +16,9 @@ pub(crate) fn build(
     group: Option<&'static str>,
     shown: Vec<String>,
 ) -> Receipt {
-    let controls = Control::ALL.iter().map(|control| (*control, observe(*control, shared, notes, group)));
+    let controls = Control::ALL
+        .iter()
+        .map(|control| (*control, observe(*control, shared, notes, group)));
     Receipt {
         provider: "native".to_owned(),
         isolation: plan.isolation(),
@@ -33,10 +35,15 @@ pub(crate) fn build(
 fn observe(control: Control, shared: &Shared, notes: &[Note], group: Option<&'static str>) -> Observed {
     let noted = |note: &Note| notes.contains(note);
     let by_note = |note: &Note, detail: &str| {
-        if noted(note) { Observed::enforced(detail) } else { Observed::absent("not reported by the sandbox") }
+        if noted(note) {
+            Observed::enforced(detail)
+        } else {
+            Observed::absent("not reported by the sandbox")
+        }
     };
-    if let Some(Note::Weakened(name)) =
-        notes.iter().find(|note| matches!(note, Note::Weakened(name) if same_name(name, control)))
+    if let Some(Note::Weakened(name)) = notes
+        .iter()
+        .find(|note| matches!(note, Note::Weakened(name) if same_name(name, control)))
     {
         return Observed::absent(format!("{name} was switched off for a test"));
     }
@@ -74,7 +81,9 @@ fn observe(control: Control, shared: &Shared, notes: &[Note], group: Option<&'st
         Control::ProcessCount => by_note(&Note::ProcessesCounted, "exact, threads aside"),
         Control::MemoryCgroup | Control::PidsCgroup | Control::CpuCgroup => {
             match (group, shared.controls().get(&control)) {
-                (Some(version), Some(Support::Present { .. })) => Observed::enforced(format!("cgroup {version}")),
+                (Some(version), Some(Support::Present { .. })) => {
+                    Observed::enforced(format!("cgroup {version}"))
+                }
                 (_, Some(Support::Absent { why, .. })) => Observed::absent(why.clone()),
                 _ => Observed::absent("no control group"),
             }

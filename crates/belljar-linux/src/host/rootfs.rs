@@ -17,10 +17,20 @@ pub(crate) struct HostRoot {
 const TOP: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"];
 
 /// Entries of `/etc` that programs need and that hold no secrets. Never `/etc` as a whole.
-const ETC: [&str; 17] = [
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl/certs", "ssl/openssl.cnf", "pki/tls/certs",
-    "ca-certificates", "fonts", "mime.types", "services", "protocols", "magic", "terminfo", "perl", "php",
-    "inputrc",
+const ETC: [&str; 13] = [
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "alternatives",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "pki/tls/certs",
+    "fonts",
+    "mime.types",
+    "services",
+    "protocols",
+    "perl",
+    "php",
 ];
 /// Beginnings of further such entries: `java-17-openjdk`, `python3.11`.
 const ETC_PREFIXES: [&str; 3] = ["java-", "python3", "lua"];
@@ -39,7 +49,8 @@ impl HostRoot {
             match fs::symlink_metadata(top) {
                 Ok(found) if found.is_symlink() => {
                     if let Ok(target) = fs::read_link(top) {
-                        root.links.push((top.to_owned(), target.to_string_lossy().into_owned()));
+                        root.links
+                            .push((top.to_owned(), target.to_string_lossy().into_owned()));
                     }
                 }
                 Ok(found) if found.is_dir() => root.show(Path::new(top)),
@@ -52,12 +63,16 @@ impl HostRoot {
         let entries = fs::read_dir("/etc").into_iter().flatten().flatten();
         for entry in entries {
             let name = entry.file_name();
-            if ETC_PREFIXES.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            if ETC_PREFIXES
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix))
+            {
                 root.show_if_there(&entry.path());
             }
         }
         if let Ok(zone) = fs::read_link("/etc/localtime") {
-            root.links.push(("/etc/localtime".to_owned(), zone.to_string_lossy().into_owned()));
+            root.links
+                .push(("/etc/localtime".to_owned(), zone.to_string_lossy().into_owned()));
         }
         for device in DEVICES {
             let path = format!("/dev/{device}");
@@ -83,9 +98,15 @@ impl HostRoot {
         for (place, content) in [
             ("/etc/passwd", PASSWD),
             ("/etc/group", GROUP),
-            ("/etc/hosts", b"127.0.0.1 localhost belljar\n::1 localhost\n".as_slice()),
+            (
+                "/etc/hosts",
+                b"127.0.0.1 localhost belljar\n::1 localhost\n".as_slice(),
+            ),
             ("/etc/hostname", b"belljar\n"),
-            ("/etc/nsswitch.conf", b"passwd: files\ngroup: files\nhosts: files\n"),
+            (
+                "/etc/nsswitch.conf",
+                b"passwd: files\ngroup: files\nhosts: files\n",
+            ),
             ("/etc/resolv.conf", b""),
         ] {
             root.files.push((place.to_owned(), content.to_vec()));
@@ -96,7 +117,10 @@ impl HostRoot {
     /// Shows a directory or file where it stands, read-only.
     pub(crate) fn show(&mut self, path: &Path) {
         let Some(guest) = path.to_str() else { return };
-        let covered = self.trees.iter().any(|tree| tree.is_dir && path.starts_with(&tree.guest));
+        let covered = self
+            .trees
+            .iter()
+            .any(|tree| tree.is_dir && path.starts_with(&tree.guest));
         if !covered {
             self.trees.push(Tree {
                 host: guest.as_bytes().to_vec(),
@@ -113,11 +137,6 @@ impl HostRoot {
         if fs::metadata(path).is_ok_and(|found| found.is_dir() || found.is_file()) && readable(path) {
             self.show(path);
         }
-    }
-
-    /// What of the host is visible, for receipts.
-    pub(crate) fn shown(&self) -> Vec<String> {
-        self.trees.iter().map(|tree| tree.guest.clone()).collect()
     }
 }
 
@@ -141,12 +160,19 @@ pub(crate) fn prefix_of(program: &Path) -> Option<PathBuf> {
         return Some(PathBuf::from(&text[..at + "/node_modules".len()]));
     }
     let prefix = program.parent()?.parent()?;
-    let private = [std::env::var_os("HOME").map(PathBuf::from), Some(PathBuf::from("/root"))]
-        .into_iter()
-        .flatten()
-        .any(|home| home.starts_with(prefix) || prefix == home.join(".local"));
+    let private = [
+        std::env::var_os("HOME").map(PathBuf::from),
+        Some(PathBuf::from("/root")),
+    ]
+    .into_iter()
+    .flatten()
+    .any(|home| home.starts_with(prefix) || prefix == home.join(".local"));
     let is_prefix = program.parent()?.ends_with("bin") && prefix.join("lib").is_dir();
-    if private || !is_prefix || prefix.components().count() < 3 { Some(program.to_path_buf()) } else { Some(prefix.to_path_buf()) }
+    if private || !is_prefix || prefix.components().count() < 3 {
+        Some(program.to_path_buf())
+    } else {
+        Some(prefix.to_path_buf())
+    }
 }
 
 #[cfg(test)]
@@ -167,8 +193,21 @@ mod tests {
     #[test]
     fn etc_is_shown_in_parts_only() {
         let root = HostRoot::look();
-        assert!(root.trees.iter().all(|tree| tree.guest != "/etc" && tree.guest != "/"));
-        assert!(root.trees.iter().all(|tree| !tree.guest.contains("shadow") && !tree.guest.contains("private")));
-        assert!(root.trees.iter().filter(|tree| tree.kind == TreeKind::System).all(|tree| !tree.writable));
+        assert!(
+            root.trees
+                .iter()
+                .all(|tree| tree.guest != "/etc" && tree.guest != "/")
+        );
+        assert!(
+            root.trees
+                .iter()
+                .all(|tree| !tree.guest.contains("shadow") && !tree.guest.contains("private"))
+        );
+        assert!(
+            root.trees
+                .iter()
+                .filter(|tree| tree.kind == TreeKind::System)
+                .all(|tree| !tree.writable)
+        );
     }
 }

@@ -1,14 +1,15 @@
 //! A live sandbox of the native provider.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belljar_core::provider::{BoxFuture, Ended, StageEnd, StageIo, Stream};
 use belljar_core::outcome::CollectedFile;
-use belljar_core::request::Content;
+use belljar_core::provider::{BoxFuture, Ended, StageEnd, StageIo, Stream};
+use belljar_core::request::{Content, FileIn};
 use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage};
 use rustix::fs::{Mode, OFlags};
 use tokio::io::unix::AsyncFd;
@@ -50,7 +51,11 @@ impl Drop for GroupGuard {
 }
 
 impl NativeSandbox {
-    pub(crate) async fn open(shared: Arc<Shared>, id: String, plan: Arc<Plan>) -> Result<Self, ProviderError> {
+    pub(crate) async fn open(
+        shared: Arc<Shared>,
+        id: String,
+        plan: Arc<Plan>,
+    ) -> Result<Self, ProviderError> {
         let machine = shared.machine();
         let launcher = shared.launcher()?;
         let group = make_group(&shared, &id, &plan)?;
@@ -58,19 +63,37 @@ impl NativeSandbox {
         let shown = spec.trees.iter().map(|tree| tree.guest.clone()).collect();
         let mut fds = Vec::new();
         if let Some(guard) = &group {
-            let (join, descriptors) = guard.group.join().map_err(|error| failed("enter", "a control group", error))?;
+            let (join, descriptors) = guard
+                .group
+                .join()
+                .map_err(|error| failed("enter", "a control group", error))?;
             spec.cgroup = join;
-            spec.cgroup_dirs = guard.dirs.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
+            spec.cgroup_dirs = guard
+                .dirs
+                .iter()
+                .map(|dir| dir.to_string_lossy().into_owned())
+                .collect();
             fds = descriptors;
         }
-        let asked = launcher.ask(spec, &fds).map_err(|error| failed("ask", "the launcher", error))?;
+        let asked = launcher
+            .ask(spec, &fds)
+            .map_err(|error| failed("ask", "the launcher", error))?;
         drop(fds);
         let shell = Shell::raise(launcher, asked).await?;
         let notes = shell.notes.clone();
-        let mut sandbox = Self { id, plan, shared, machine, group, shell, notes, shown };
+        let mut sandbox = Self {
+            id,
+            plan,
+            shared,
+            machine,
+            group,
+            shell,
+            notes,
+            shown,
+        };
         sandbox.machine.count_processes &= sandbox.notes.contains(&Note::ProcMounted);
         sandbox.check_required()?;
-        sandbox.put_files().await?;
+        sandbox.put_files(Arc::clone(&sandbox.plan).files()).await?;
         Ok(sandbox)
     }
 
@@ -80,22 +103,27 @@ impl NativeSandbox {
             return Err(ProviderError::ControlMissing {
                 control: Control::PrivateProc,
                 why: "the kernel refuses a new /proc here".to_owned(),
-                fix: "docker run --security-opt systempaths=unconfined, or run outside of the container".to_owned(),
+                fix: "docker run --security-opt systempaths=unconfined, or run outside of the container"
+                    .to_owned(),
             });
         }
         Ok(())
     }
 
-    async fn put_files(&mut self) -> Result<(), ProviderError> {
-        let plan = Arc::clone(&self.plan);
-        for (path, file) in plan.files() {
+    async fn put_files(&mut self, files: &BTreeMap<GuestPath, FileIn>) -> Result<(), ProviderError> {
+        for (path, file) in files {
             let content = match &file.content {
-                Content::Inline(bytes) => stdin::sealed(bytes).map_err(|error| failed("hold", path.as_str(), error))?,
+                Content::Inline(bytes) => {
+                    stdin::sealed(bytes).map_err(|error| failed("hold", path.as_str(), error))?
+                }
                 Content::HostFile(host) => {
                     open_host_file(host).map_err(|error| failed("read", &host.to_string_lossy(), error))?
                 }
             };
-            let request = InitRequest::PutFile { path: path.as_str().to_owned(), executable: file.executable };
+            let request = InitRequest::PutFile {
+                path: path.as_str().to_owned(),
+                executable: file.executable,
+            };
             self.shell
                 .send(&request, &[content.as_fd()])
                 .await
@@ -103,7 +131,11 @@ impl NativeSandbox {
             match self.shell.event().await {
                 Ok(InitEvent::FilePut) => {}
                 Ok(InitEvent::FileFailed(failure)) => {
-                    return Err(failed("put", path.as_str(), io::Error::from_raw_os_error(failure.errno)));
+                    return Err(failed(
+                        "put",
+                        path.as_str(),
+                        io::Error::from_raw_os_error(failure.errno),
+                    ));
                 }
                 Ok(_) => return Err(ProviderError::Protocol("no answer about a file".to_owned())),
                 Err(error) => return Err(failed("put", path.as_str(), error)),
@@ -114,15 +146,21 @@ impl NativeSandbox {
 
     fn limit_group(&self, stage: &Stage) -> Result<(), ProviderError> {
         let Some(guard) = &self.group else { return Ok(()) };
-        guard.group.limit(&group_limits(stage.limits())).map_err(|error| failed("limit", "a control group", error))
+        guard
+            .group
+            .limit(&group_limits(stage.limits()))
+            .map_err(|error| failed("limit", "a control group", error))
     }
 
     async fn run_stage(&mut self, stage: &Stage, io: StageIo<'_>) -> Result<StageEnd, ProviderError> {
         self.limit_group(stage)?;
         let cap = stage.limits().output().get();
-        let (mut stdout, stdout_guest) = OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
-        let (mut stderr, stderr_guest) = OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
-        let (stdin_guest, pump) = stdin::connect(io.stdin).map_err(|error| failed("connect", "stdin", error))?;
+        let (mut stdout, stdout_guest) =
+            OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
+        let (mut stderr, stderr_guest) =
+            OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
+        let (stdin_guest, pump) =
+            stdin::connect(io.stdin).map_err(|error| failed("connect", "stdin", error))?;
         let before = self.usage();
         let request = InitRequest::Exec(Box::new(spec::guest(&self.plan, stage, self.machine)));
         let fds = [stdin_guest.as_fd(), stdout_guest.as_fd(), stderr_guest.as_fd()];
@@ -144,7 +182,16 @@ impl NativeSandbox {
         while ended.is_none() || !stdout.is_closed() || !stderr.is_closed() {
             let over = ended.is_some();
             tokio::select! {
+                // Limits come before output: a guest that never stops printing must not outrun them.
                 biased;
+                reason = watch.trip(&self.group, init), if !over => {
+                    self.end_all().await;
+                    ended = Some(reason);
+                }
+                () = &mut stop, if !over => {
+                    self.end_all().await;
+                    ended = Some(Ended::Stopped);
+                }
                 event = self.shell.event(), if !over => match event {
                     Ok(InitEvent::Started { notes }) => self.observe(notes),
                     Ok(InitEvent::NotStarted(failure)) => {
@@ -157,21 +204,11 @@ impl NativeSandbox {
                     Ok(_) => return Err(ProviderError::Protocol("init said something out of turn".to_owned())),
                     Err(_) => ended = Some(self.why_gone(&watch).await),
                 },
-                bytes = stdout.next(), if !stdout.is_closed() => {
-                    let bytes = bytes.map_err(|error| failed("read", "stdout", error))?;
-                    if !bytes.is_empty() { sink.write(Stream::Stdout, bytes); }
-                }
-                bytes = stderr.next(), if !stderr.is_closed() => {
-                    let bytes = bytes.map_err(|error| failed("read", "stderr", error))?;
-                    if !bytes.is_empty() { sink.write(Stream::Stderr, bytes); }
-                }
-                reason = watch.trip(&self.group, init), if !over => {
-                    self.end_all().await;
-                    ended = Some(reason);
-                }
-                () = &mut stop, if !over => {
-                    self.end_all().await;
-                    ended = Some(Ended::Stopped);
+                output = next_output(&mut stdout, &mut stderr) => {
+                    let (stream, bytes) = output.map_err(|error| failed("read", "output", error))?;
+                    if !bytes.is_empty() {
+                        sink.write(stream, bytes);
+                    }
                 }
             }
         }
@@ -195,7 +232,10 @@ impl NativeSandbox {
     }
 
     fn usage(&self) -> cgroup::GroupUsage {
-        self.group.as_ref().map(|guard| guard.group.usage()).unwrap_or_default()
+        self.group
+            .as_ref()
+            .map(|guard| guard.group.usage())
+            .unwrap_or_default()
     }
 
     fn observe(&mut self, notes: Vec<Note>) {
@@ -208,7 +248,11 @@ impl NativeSandbox {
 
     /// A program that could not be started is the caller's mistake; a wall that could not be
     /// raised is ours.
-    fn cannot_start(&self, stage: &Stage, failure: &crate::wire::StepFailure) -> Result<Ended, ProviderError> {
+    fn cannot_start(
+        &self,
+        stage: &Stage,
+        failure: &crate::wire::StepFailure,
+    ) -> Result<Ended, ProviderError> {
         if failure.step != "Exec" {
             return Err(probe::explain(failure));
         }
@@ -227,6 +271,10 @@ impl NativeSandbox {
     fn judge(&self, status: i32, watch: &Watch) -> Ended {
         if self.ran_out_of_memory(watch) {
             return Ended::OutOfMemory;
+        }
+        if watch.deadline <= tokio::time::Instant::now() && libc::WIFSIGNALED(status) {
+            // Init keeps the deadline as well, for an engine that is held up.
+            return Ended::WallTime;
         }
         if libc::WIFEXITED(status) {
             return Ended::Exited(libc::WEXITSTATUS(status));
@@ -253,6 +301,17 @@ impl NativeSandbox {
     }
 }
 
+/// The next bytes of either stream; neither can keep the other waiting.
+async fn next_output<'a>(
+    stdout: &'a mut OutputPipe,
+    stderr: &'a mut OutputPipe,
+) -> io::Result<(Stream, &'a [u8])> {
+    tokio::select! {
+        bytes = stdout.next() => Ok((Stream::Stdout, bytes?)),
+        bytes = stderr.next() => Ok((Stream::Stderr, bytes?)),
+    }
+}
+
 /// What may end a stage from outside.
 struct Watch {
     deadline: tokio::time::Instant,
@@ -272,9 +331,13 @@ impl Watch {
         let cpu_limit = limits.cpu_time().duration();
         let started = tokio::time::Instant::from_std(started);
         let far = Duration::from_secs(86_400 * 365);
-        let memory_limit = (!sandbox.machine.memory_accounted).then(|| limits.memory().get());
-        let first_look =
-            if memory_limit.is_some() { MEMORY_INTERVAL } else { next_cpu_check(cpu_limit, Duration::ZERO) };
+        let watched = !sandbox.machine.memory_accounted && !crate::weaken::is_off("watchdog");
+        let memory_limit = watched.then(|| limits.memory().get());
+        let first_look = if memory_limit.is_some() {
+            MEMORY_INTERVAL
+        } else {
+            next_cpu_check(cpu_limit, Duration::ZERO)
+        };
         Self {
             deadline: started + limits.wall_time().duration().min(far),
             cpu_limit,
@@ -315,8 +378,14 @@ impl Watch {
 
     fn look(&mut self, group: &Option<GroupGuard>, init: i32) -> Option<Ended> {
         let counted = group.as_ref().and_then(|guard| guard.group.usage().cpu);
-        let tree = if counted.is_none() || self.memory_limit.is_some() { tree_usage(init) } else { Default::default() };
-        self.cpu_seen = counted.map_or(tree.cpu, |cpu| cpu.saturating_sub(self.cpu_before)).max(self.cpu_seen);
+        let tree = if counted.is_none() || self.memory_limit.is_some() {
+            tree_usage(init)
+        } else {
+            Default::default()
+        };
+        self.cpu_seen = counted
+            .map_or(tree.cpu, |cpu| cpu.saturating_sub(self.cpu_before))
+            .max(self.cpu_seen);
         if self.memory_limit.is_some() {
             self.memory_seen = self.memory_seen.max(Some(tree.memory));
         }
@@ -327,18 +396,28 @@ impl Watch {
             return Some(Ended::CpuTime);
         }
         let pause = next_cpu_check(self.cpu_limit, self.cpu_seen);
-        let pause = if self.memory_limit.is_some() { pause.min(MEMORY_INTERVAL) } else { pause };
+        let pause = if self.memory_limit.is_some() {
+            pause.min(MEMORY_INTERVAL)
+        } else {
+            pause
+        };
         self.next_look = tokio::time::Instant::now() + pause;
         None
     }
 }
 
 fn make_group(shared: &Shared, id: &str, plan: &Plan) -> Result<Option<GroupGuard>, ProviderError> {
-    let Ok(hierarchy) = shared.hierarchy() else { return Ok(None) };
+    let Ok(hierarchy) = shared.hierarchy() else {
+        return Ok(None);
+    };
     let group = hierarchy
         .create(&cgroup::group_name(id))
         .map_err(|error| failed("make", "a control group", error))?;
-    let guard = GroupGuard { dirs: group.dirs(), version: hierarchy.version(), group };
+    let guard = GroupGuard {
+        dirs: group.dirs(),
+        version: hierarchy.version(),
+        group,
+    };
     guard
         .group
         .limit(&group_limits(plan.limits()))
@@ -357,13 +436,25 @@ fn group_limits(limits: &belljar_core::Limits) -> GroupLimits {
 
 /// Opens a file of the host that a request names; only regular ones.
 fn open_host_file(path: &std::path::Path) -> io::Result<OwnedFd> {
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let file = rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
+        Mode::empty(),
+    )?;
     let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-    if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+    if kind.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("not a regular file"))
+    }
 }
 
 fn failed(operation: &'static str, object: &str, source: io::Error) -> ProviderError {
-    ProviderError::Io { operation, object: object.to_owned(), source }
+    ProviderError::Io {
+        operation,
+        object: object.to_owned(),
+        source,
+    }
 }
 
 impl Sandbox for NativeSandbox {
@@ -371,7 +462,18 @@ impl Sandbox for NativeSandbox {
         &self.id
     }
 
-    fn run<'a>(&'a mut self, stage: &'a Stage, io: StageIo<'a>) -> BoxFuture<'a, Result<StageEnd, ProviderError>> {
+    fn put<'a>(
+        &'a mut self,
+        files: &'a BTreeMap<GuestPath, FileIn>,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        Box::pin(self.put_files(files))
+    }
+
+    fn run<'a>(
+        &'a mut self,
+        stage: &'a Stage,
+        io: StageIo<'a>,
+    ) -> BoxFuture<'a, Result<StageEnd, ProviderError>> {
         Box::pin(self.run_stage(stage, io))
     }
 
@@ -393,8 +495,9 @@ impl Sandbox for NativeSandbox {
         Box::pin(async move {
             self.end_all().await;
             match self.group.take() {
-                Some(guard) => cgroup::remove(&guard.dirs)
-                    .map_err(|error| failed("remove", "a control group", error)),
+                Some(guard) => {
+                    cgroup::remove(&guard.dirs).map_err(|error| failed("remove", "a control group", error))
+                }
                 None => Ok(()),
             }
         })

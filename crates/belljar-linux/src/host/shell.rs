@@ -32,7 +32,10 @@ pub(crate) struct Shell {
 impl Shell {
     /// Waits until the launcher and init have raised what was asked for.
     pub(crate) async fn raise(launcher: Arc<Launcher>, asked: Asked) -> Result<Self, ProviderError> {
-        let made = asked.made.await.map_err(|_| lost("while a sandbox was being made"))?;
+        let made = asked
+            .made
+            .await
+            .map_err(|_| lost("while a sandbox was being made"))?;
         let made = made.map_err(|failure| probe::explain(&failure))?;
         let mut notes = made.notes;
         rustix::io::ioctl_fionbio(&made.control, true).map_err(|error| broken("set up", error.into()))?;
@@ -45,7 +48,11 @@ impl Shell {
                 fds.remove(0)
             }
             Ok((InitEvent::SetupFailed(failure), _)) => return Err(probe::explain(&failure)),
-            Ok(_) => return Err(ProviderError::Protocol("init is ready without a work directory".to_owned())),
+            Ok(_) => {
+                return Err(ProviderError::Protocol(
+                    "init is ready without a work directory".to_owned(),
+                ));
+            }
             Err(error) => return Err(broken("raise", error)),
         };
         std::mem::forget(guard);
@@ -134,10 +141,18 @@ pub(crate) fn lost(when: &str) -> ProviderError {
 }
 
 fn broken(operation: &'static str, source: io::Error) -> ProviderError {
-    ProviderError::Io { operation, object: "a sandbox".to_owned(), source }
+    ProviderError::Io {
+        operation,
+        object: "a sandbox".to_owned(),
+        source,
+    }
 }
 
 /// The text of a failed step.
 pub(crate) fn step_text(failure: &StepFailure) -> String {
-    format!("{} ({})", failure.step, io::Error::from_raw_os_error(failure.errno))
+    format!(
+        "{} ({})",
+        failure.step,
+        io::Error::from_raw_os_error(failure.errno)
+    )
 }

@@ -76,10 +76,18 @@ pub(crate) fn guest(plan: &Plan, stage: &Stage, machine: Machine) -> GuestSpec {
         .iter()
         .filter(|mount| mount.access() == Access::ReadWrite)
         .map(|mount| mount.guest().to_string_lossy().into_owned());
-    let writable = ["/workspace", "/tmp", "/dev/shm"].map(str::to_owned).into_iter().chain(writable_mounts).collect();
+    let writable = ["/workspace", "/tmp", "/dev/shm"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(writable_mounts)
+        .collect();
     GuestSpec {
         argv: stage.argv().to_vec(),
-        env: stage.env().iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        env: stage
+            .env()
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
         file_write: stage.file_write(),
         writable,
         no_network: plan.network() == NetworkPolicy::None,
@@ -95,6 +103,12 @@ pub(crate) fn guest(plan: &Plan, stage: &Stage, machine: Machine) -> GuestSpec {
         },
         memory_accounted: machine.memory_accounted,
         count_processes: machine.count_processes,
+        wall_millis: limits
+            .wall_time()
+            .duration()
+            .as_millis()
+            .try_into()
+            .unwrap_or(u64::MAX),
     }
 }
 

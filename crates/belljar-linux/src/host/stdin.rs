@@ -38,7 +38,10 @@ pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
         let count = rustix::io::retry_on_intr(|| rustix::io::write(&memory, rest))?;
         rest = &rest[count..];
     }
-    rustix::fs::fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    rustix::fs::fcntl_add_seals(
+        &memory,
+        SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
+    )?;
     rustix::fs::seek(&memory, rustix::fs::SeekFrom::Start(0))?;
     Ok(memory)
 }
@@ -46,7 +49,9 @@ pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
 fn pump(source: OwnedFd) -> io::Result<(OwnedFd, Pump)> {
     let (guest, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let (wake, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    std::thread::Builder::new().name("belljar-stdin".to_owned()).spawn(move || copy(&source, &ours, &wake))?;
+    std::thread::Builder::new()
+        .name("belljar-stdin".to_owned())
+        .spawn(move || copy(&source, &ours, &wake))?;
     Ok((guest, Pump { _wake: Some(stop) }))
 }
 

@@ -14,7 +14,11 @@ use super::rootfs::{is_system, prefix_of};
 /// The first recipe whose programs are all here. Asks for versions only where the recipe depends
 /// on one, or where `with_version` says so: asking means starting the program.
 pub(crate) fn find(language: Language, with_version: bool) -> Option<Toolchain> {
-    language.spec().recipes.iter().find_map(|recipe| try_recipe(recipe, with_version))
+    language
+        .spec()
+        .recipes
+        .iter()
+        .find_map(|recipe| try_recipe(recipe, with_version))
 }
 
 fn try_recipe(recipe: &'static Recipe, with_version: bool) -> Option<Toolchain> {
@@ -32,10 +36,17 @@ fn try_recipe(recipe: &'static Recipe, with_version: bool) -> Option<Toolchain> 
     } else {
         String::new()
     };
-    if recipe.least_version.is_some_and(|least| parse_version(&version).is_none_or(|found| found < least)) {
+    if recipe
+        .least_version
+        .is_some_and(|least| parse_version(&version).is_none_or(|found| found < least))
+    {
         return None;
     }
-    let dirs: Vec<_> = programs.iter().filter(|program| !is_system(program)).filter_map(|p| p.parent()).collect();
+    let dirs: Vec<_> = programs
+        .iter()
+        .filter(|program| !is_system(program))
+        .filter_map(|p| p.parent())
+        .collect();
     if !dirs.is_empty() {
         let dirs = dirs.iter().map(|dir| dir.to_string_lossy().into_owned());
         let path: Vec<String> = dirs.chain(["/usr/local/bin:/usr/bin:/bin".to_owned()]).collect();
@@ -43,7 +54,13 @@ fn try_recipe(recipe: &'static Recipe, with_version: bool) -> Option<Toolchain> 
     }
     shows.sort();
     shows.dedup();
-    Some(Toolchain { recipe, programs, version, shows, env })
+    Some(Toolchain {
+        recipe,
+        programs,
+        version,
+        shows,
+        env,
+    })
 }
 
 struct Located {
@@ -77,12 +94,28 @@ fn resolve(candidate: &Path, name: &str) -> Option<Located> {
     let mut shows: Vec<PathBuf> = prefix_of(&real).into_iter().collect();
     // A virtual environment is known by the place from which its interpreter is started, so the
     // link must stay the program.
-    if let Some(venv) = program.parent().and_then(Path::parent).filter(|dir| dir.join("pyvenv.cfg").is_file()) {
+    if let Some(venv) = program
+        .parent()
+        .and_then(Path::parent)
+        .filter(|dir| dir.join("pyvenv.cfg").is_file())
+    {
         shows.push(venv.to_path_buf());
-        shows.extend(link_targets(&program).iter().filter_map(|target| prefix_of(target)));
-        return Some(Located { program, shows, env: BTreeMap::new() });
+        shows.extend(
+            link_targets(&program)
+                .iter()
+                .filter_map(|target| prefix_of(target)),
+        );
+        return Some(Located {
+            program,
+            shows,
+            env: BTreeMap::new(),
+        });
     }
-    Some(Located { program: real, shows, env: BTreeMap::new() })
+    Some(Located {
+        program: real,
+        shows,
+        env: BTreeMap::new(),
+    })
 }
 
 /// Every stop on the way from a link to what it means.
@@ -90,7 +123,9 @@ fn link_targets(program: &Path) -> Vec<PathBuf> {
     let mut stops = Vec::new();
     let mut here = program.to_path_buf();
     while let (Ok(target), true) = (fs::read_link(&here), stops.len() < 16) {
-        here = here.parent().map_or_else(|| target.clone(), |dir| dir.join(&target));
+        here = here
+            .parent()
+            .map_or_else(|| target.clone(), |dir| dir.join(&target));
         stops.push(here.clone());
     }
     stops
@@ -106,7 +141,9 @@ fn through_shims(candidate: &Path, name: &str) -> Option<PathBuf> {
         return None;
     }
     let root = candidate.parent()?.parent()?;
-    let chosen = std::env::var("PYENV_VERSION").ok().or_else(|| fs::read_to_string(root.join("version")).ok())?;
+    let chosen = std::env::var("PYENV_VERSION")
+        .ok()
+        .or_else(|| fs::read_to_string(root.join("version")).ok())?;
     chosen
         .split([':', '\n'])
         .map(|version| root.join("versions").join(version.trim()).join("bin").join(name))
@@ -124,7 +161,9 @@ fn through_rustup(candidate: &Path, name: &str) -> Option<PathBuf> {
         .or_else(|| Some(dir.parent()?.parent()?.join(".rustup")))?;
     let chosen = std::env::var("RUSTUP_TOOLCHAIN").ok().or_else(|| {
         let settings = fs::read_to_string(home.join("settings.toml")).ok()?;
-        let line = settings.lines().find(|line| line.starts_with("default_toolchain"))?;
+        let line = settings
+            .lines()
+            .find(|line| line.starts_with("default_toolchain"))?;
         Some(line.split('"').nth(1)?.to_owned())
     })?;
     let program = home.join("toolchains").join(chosen).join("bin").join(name);
@@ -136,12 +175,26 @@ fn ask_version(program: &Path, arguments: &[&str]) -> String {
     if arguments.is_empty() {
         return String::new();
     }
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
     let Ok(output) = output else { return String::new() };
     // Some print it as an error.
-    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    let text = if output.stdout.is_empty() {
+        output.stderr
+    } else {
+        output.stdout
+    };
     let text = String::from_utf8_lossy(&text);
-    text.lines().next().unwrap_or_default().trim().chars().filter(|c| !c.is_control()).take(80).collect()
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(80)
+        .collect()
 }
 
 /// The first `N.N` in a text.

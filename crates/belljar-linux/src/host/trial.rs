@@ -13,10 +13,22 @@ use crate::wire::{CgroupJoin, Note, ShellSpec};
 pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Support>) {
     match attempt(shared) {
         Ok(notes) => {
-            if let Some(Note::ProcAbsent(errno)) = notes.iter().find(|note| matches!(note, Note::ProcAbsent(_))) {
-                let why = format!("mounting it fails ({})", std::io::Error::from_raw_os_error(*errno));
-                let fix = "the container hides parts of /proc: docker run --security-opt systempaths=unconfined";
-                controls.insert(Control::PrivateProc, Support::Absent { why, fix: fix.to_owned() });
+            if let Some(Note::ProcAbsent(errno)) =
+                notes.iter().find(|note| matches!(note, Note::ProcAbsent(_)))
+            {
+                let why = format!(
+                    "mounting it fails ({})",
+                    std::io::Error::from_raw_os_error(*errno)
+                );
+                let fix =
+                    "the container hides parts of /proc: docker run --security-opt systempaths=unconfined";
+                controls.insert(
+                    Control::PrivateProc,
+                    Support::Absent {
+                        why,
+                        fix: fix.to_owned(),
+                    },
+                );
             }
         }
         Err(ProviderError::ControlMissing { control, why, fix }) => {
@@ -24,7 +36,13 @@ pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Suppo
         }
         Err(error) => {
             let why = format!("a trial sandbox could not be made: {error}");
-            controls.insert(Control::PrivateRoot, Support::Absent { why, fix: "report this".to_owned() });
+            controls.insert(
+                Control::PrivateRoot,
+                Support::Absent {
+                    why,
+                    fix: "report this".to_owned(),
+                },
+            );
         }
     }
 }
@@ -44,12 +62,18 @@ fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> {
         cgroup: CgroupJoin::None,
         cgroup_dirs: Vec::new(),
     };
-    let failed =
-        |source| ProviderError::Io { operation: "make", object: "a trial sandbox".to_owned(), source };
+    let failed = |source| ProviderError::Io {
+        operation: "make",
+        object: "a trial sandbox".to_owned(),
+        source,
+    };
     let asked = launcher.ask(spec, &[]).map_err(failed)?;
     // A thread of its own: the caller may be inside a runtime, which must not be blocked on.
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(failed)?;
         runtime.block_on(async {
             let mut shell = Shell::raise(launcher, asked).await?;
             shell.kill();

@@ -9,7 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 /// Copies `content` to `path` below the work directory, making directories on the way.
-pub(super) fn put(work_dir: BorrowedFd<'_>, path: &str, executable: bool, content: &OwnedFd) -> io::Result<()> {
+pub(super) fn put(
+    work_dir: BorrowedFd<'_>,
+    path: &str,
+    executable: bool,
+    content: &OwnedFd,
+) -> io::Result<()> {
     let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
     let mut dir = work_dir.try_clone_to_owned()?;
     for part in above.split('/').filter(|part| !part.is_empty()) {
@@ -25,7 +30,12 @@ pub(super) fn put(work_dir: BorrowedFd<'_>, path: &str, executable: bool, conten
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
-    let file = open_below(dir.as_fd(), name, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY, mode)?;
+    let file = open_below(
+        dir.as_fd(),
+        name,
+        OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY,
+        mode,
+    )?;
     copy(content, &file)
 }
 

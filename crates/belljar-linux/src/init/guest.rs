@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::landlock;
 use super::steps::{GuestStep, guest};
-use crate::policies::{FilterOptions, Filters, compile};
+use crate::policies::{FilterOptions, Filters};
 use crate::sys;
 use crate::weaken;
 use crate::wire::{self, GuestLimits, GuestSpec, Note, StepFailure};
@@ -18,16 +18,28 @@ use crate::wire::{self, GuestLimits, GuestSpec, Note, StepFailure};
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum GuestReport {
     /// The walls stand. Descriptor: where new processes ask to be let in, if they are counted.
-    Ready { notes: Vec<Note> },
+    Ready {
+        notes: Vec<Note>,
+    },
     Failed(StepFailure),
 }
 
 /// Becomes the guest of `spec`. Never returns.
 pub(super) fn become_guest(spec: &GuestSpec, filters: &Filters, stdio: &[OwnedFd], channel: &OwnedFd) -> ! {
-    let mut becoming = Becoming { spec, filters, stdio, channel: channel.as_fd(), notes: Vec::new(), listener: None };
+    let mut becoming = Becoming {
+        spec,
+        filters,
+        stdio,
+        channel: channel.as_fd(),
+        notes: Vec::new(),
+        listener: None,
+    };
     for step in guest(spec) {
         if let Err(error) = becoming.perform(&step) {
-            let failure = StepFailure { step: format!("{step:?}"), errno: error.raw_os_error().unwrap_or(0) };
+            let failure = StepFailure {
+                step: format!("{step:?}"),
+                errno: error.raw_os_error().unwrap_or(0),
+            };
             let _ = wire::send(channel, &GuestReport::Failed(failure), &[]);
             break;
         }
@@ -35,10 +47,12 @@ pub(super) fn become_guest(spec: &GuestSpec, filters: &Filters, stdio: &[OwnedFd
     sys::process::exit_now(127)
 }
 
-/// The filters of `spec`, compiled before the fork: init keeps them for the next guest.
-pub(super) fn filters(spec: &GuestSpec) -> io::Result<Filters> {
-    compile(FilterOptions { memory_accounted: spec.memory_accounted, count_processes: spec.count_processes })
-        .map_err(|error| io::Error::other(error.to_string()))
+/// Which filters the guest of `spec` has.
+pub(super) const fn filter_options(spec: &GuestSpec) -> FilterOptions {
+    FilterOptions {
+        memory_accounted: spec.memory_accounted,
+        count_processes: spec.count_processes,
+    }
 }
 
 struct Becoming<'a> {
@@ -108,7 +122,9 @@ impl Becoming<'_> {
                 Ok(())
             }
             GuestStep::CloseDescriptors => {
-                let report = GuestReport::Ready { notes: std::mem::take(&mut self.notes) };
+                let report = GuestReport::Ready {
+                    notes: std::mem::take(&mut self.notes),
+                };
                 let fds: Vec<_> = self.listener.iter().map(AsFd::as_fd).collect();
                 wire::send(self.channel, &report, &fds)?;
                 sys::process::close_from(3, true)
@@ -125,19 +141,37 @@ impl Becoming<'_> {
     }
 
     fn exec(&self) -> io::Error {
-        let strings = |words: &mut dyn Iterator<Item = String>| words.map(CString::new).collect::<Result<Vec<_>, _>>();
+        let strings =
+            |words: &mut dyn Iterator<Item = String>| words.map(CString::new).collect::<Result<Vec<_>, _>>();
         let argv = strings(&mut self.spec.argv.iter().cloned());
-        let env = strings(&mut self.spec.env.iter().map(|(name, value)| format!("{name}={value}")));
-        let (Ok(argv), Ok(env)) = (argv, env) else { return io::ErrorKind::InvalidInput.into() };
-        let Some(program) = argv.first() else { return io::ErrorKind::InvalidInput.into() };
+        let env = strings(
+            &mut self
+                .spec
+                .env
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        );
+        let (Ok(argv), Ok(env)) = (argv, env) else {
+            return io::ErrorKind::InvalidInput.into();
+        };
+        let Some(program) = argv.first() else {
+            return io::ErrorKind::InvalidInput.into();
+        };
         if program.to_bytes().contains(&b'/') {
             return sys::process::exec(program, &argv, &env);
         }
         // As a shell looks for it: the first directory of the guest's own PATH that has it.
-        let path = self.spec.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value.as_str());
+        let path = self
+            .spec
+            .env
+            .iter()
+            .find(|(name, _)| name == "PATH")
+            .map_or("", |(_, value)| value.as_str());
         let mut last = io::Error::from_raw_os_error(libc::ENOENT);
         for dir in path.split(':').filter(|dir| dir.starts_with('/')) {
-            let Ok(full) = CString::new([dir.as_bytes(), b"/", program.to_bytes()].concat()) else { continue };
+            let Ok(full) = CString::new([dir.as_bytes(), b"/", program.to_bytes()].concat()) else {
+                continue;
+            };
             let error = sys::process::exec(&full, &argv, &env);
             if error.raw_os_error() != Some(libc::ENOENT) {
                 last = error;
@@ -150,6 +184,10 @@ impl Becoming<'_> {
 /// Where memory runs out the kernel should pick the guest before init. Without a private `/proc`
 /// it picks by size, which comes to the same.
 fn first_to_die() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    // The file belongs to root as long as this process is not dumpable. Nothing else runs in the
+    // sandbox at this moment that could make use of it.
+    let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
     let file = rustix::fs::openat(
         rustix::fs::CWD,
         "/proc/self/oom_score_adj",
@@ -159,6 +197,7 @@ fn first_to_die() {
     if let Ok(file) = file {
         let _ = rustix::io::write(&file, b"1000");
     }
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 fn set_rlimits(limits: &GuestLimits) -> io::Result<()> {
@@ -184,7 +223,13 @@ fn set_rlimits(limits: &GuestLimits) -> io::Result<()> {
             Some(maximum) => wanted.min(maximum),
             None => wanted,
         };
-        rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })?;
+        rustix::process::setrlimit(
+            resource,
+            Rlimit {
+                current: Some(value),
+                maximum: Some(value),
+            },
+        )?;
     }
     Ok(())
 }

@@ -10,7 +10,13 @@ use landlock::{
 use crate::wire::{GuestSpec, Note};
 
 /// Devices that programs write to as a matter of course.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
 
 /// Restricts this process to the files of `spec`; reading and executing is fine wherever the
 /// mounts reach, writing only where the spec says.
@@ -31,18 +37,24 @@ pub(super) fn restrict(spec: &GuestSpec) -> io::Result<Note> {
         ruleset = ruleset.handle_access(AccessNet::from_all(abi)).map_err(failed)?;
     }
     let mut ruleset = ruleset.create().map_err(failed)?;
-    ruleset = ruleset.add_rule(PathBeneath::new(open("/")?, read)).map_err(failed)?;
+    ruleset = ruleset
+        .add_rule(PathBeneath::new(open("/")?, read))
+        .map_err(failed)?;
     // A machine may lack one of them; then there is nothing to allow.
     for device in DEVICES.into_iter().filter_map(|device| open(device).ok()) {
         let access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-        ruleset = ruleset.add_rule(PathBeneath::new(device, access)).map_err(failed)?;
+        ruleset = ruleset
+            .add_rule(PathBeneath::new(device, access))
+            .map_err(failed)?;
     }
     if spec.file_write {
         for place in &spec.writable {
             let place = open(place)?;
             let is_dir = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_dir();
             let access = if is_dir { all } else { AccessFs::from_file(abi) };
-            ruleset = ruleset.add_rule(PathBeneath::new(place, access)).map_err(failed)?;
+            ruleset = ruleset
+                .add_rule(PathBeneath::new(place, access))
+                .map_err(failed)?;
         }
     }
     let status = ruleset.restrict_self().map_err(failed)?;

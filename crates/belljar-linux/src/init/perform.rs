@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
@@ -13,6 +13,7 @@ use rustix::mount::{
 use super::steps::{GUEST_ID, ShellStep};
 use crate::sys;
 use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY, set_attributes};
+use crate::weaken;
 use crate::wire::{HostIds, Note, ShellSpec, TreeKind};
 
 /// What init holds while it raises a shell.
@@ -31,8 +32,11 @@ pub(crate) struct Raising<'a> {
 /// Where the new root is put together: any directory will do, since nothing below it is needed.
 const STAGING: [&str; 4] = ["/tmp", "/run", "/var", "/usr"];
 /// The parts of scratch memory: where each is attached, its name within, and its mode.
-const SCRATCH: [(&str, &str, u32); 3] =
-    [("workspace", "workspace", 0o755), ("tmp", "tmp", 0o1777), ("dev/shm", "shm", 0o1777)];
+const SCRATCH: [(&str, &str, u32); 3] = [
+    ("workspace", "workspace", 0o755),
+    ("tmp", "tmp", 0o1777),
+    ("dev/shm", "shm", 0o1777),
+];
 
 impl Raising<'_> {
     pub(crate) fn perform(&mut self, step: &ShellStep) -> io::Result<()> {
@@ -41,9 +45,9 @@ impl Raising<'_> {
             ShellStep::NewSession => Ok(rustix::process::setsid().map(drop)?),
             ShellStep::CloseForeignDescriptors => self.close_foreign_descriptors(),
             ShellStep::BecomeGuestUser => self.become_guest_user(),
-            ShellStep::Undumpable => {
-                Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
-            }
+            ShellStep::Undumpable => Ok(rustix::process::set_dumpable_behavior(
+                rustix::process::DumpableBehavior::NotDumpable,
+            )?),
             ShellStep::PrivatePropagation => set_attributes(CWD, c"/", 0, true, None),
             ShellStep::MountRoot => self.mount_root(),
             ShellStep::MakeLinks => self.make_links(),
@@ -51,7 +55,9 @@ impl Raising<'_> {
             ShellStep::AttachTrees => self.attach_trees(),
             ShellStep::MountScratch => self.mount_scratch(),
             ShellStep::MountProc => self.mount_proc(),
-            ShellStep::SealRoot => set_attributes(self.root()?, c"", READ_ONLY | NO_SUID | NO_DEV, false, None),
+            ShellStep::SealRoot => {
+                set_attributes(self.root()?, c"", READ_ONLY | NO_SUID | NO_DEV, false, None)
+            }
             ShellStep::PivotRoot => self.pivot_root(),
             // The old root lies over the new one now; taking it off leaves nothing of the host's tree.
             ShellStep::DetachOldRoot => Ok(rustix::mount::unmount(".", UnmountFlags::DETACH)?),
@@ -101,7 +107,11 @@ impl Raising<'_> {
     }
 
     fn mount_root(&mut self) -> io::Result<()> {
-        let root = tmpfs(&[("size", "4m".to_owned()), ("nr_inodes", "4096".to_owned()), ("mode", "0755".to_owned())])?;
+        let root = tmpfs(&[
+            ("size", "4m".to_owned()),
+            ("nr_inodes", "4096".to_owned()),
+            ("mode", "0755".to_owned()),
+        ])?;
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for place in STAGING {
             match attach(root.as_fd(), CWD, place) {
@@ -164,8 +174,17 @@ impl Raising<'_> {
             }
             // mkdir's own mode is cut by the umask; the sticky bit needs a chmod anyway.
             rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(0o700))?;
-            rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())?;
-            let part = open_tree(&scratch, name, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+            rustix::fs::chmodat(
+                &scratch,
+                name,
+                Mode::from_raw_mode(mode),
+                rustix::fs::AtFlags::empty(),
+            )?;
+            let part = open_tree(
+                &scratch,
+                name,
+                OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+            )?;
             self.make_dirs(place)?;
             attach(part.as_fd(), self.root()?, place)?;
         }
@@ -182,8 +201,10 @@ impl Raising<'_> {
         self.make_dirs("proc")?;
         let mounted = (|| -> io::Result<()> {
             let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-            fsconfig_set_string(context.as_fd(), "subset", "pid")?;
-            fsconfig_set_string(context.as_fd(), "hidepid", "2")?;
+            if !weaken::is_off("privateproc") {
+                fsconfig_set_string(context.as_fd(), "subset", "pid")?;
+                fsconfig_set_string(context.as_fd(), "hidepid", "2")?;
+            }
             fsconfig_create(context.as_fd())?;
             let proc = fsmount(
                 context.as_fd(),
@@ -208,7 +229,10 @@ impl Raising<'_> {
     }
 
     fn root(&self) -> io::Result<BorrowedFd<'_>> {
-        self.root.as_ref().map(AsFd::as_fd).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.root
+            .as_ref()
+            .map(AsFd::as_fd)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// The place relative to the root, with the directories above it made.
@@ -235,7 +259,12 @@ impl Raising<'_> {
     fn new_file(&self, place: &str) -> io::Result<OwnedFd> {
         let place = self.inside(place)?;
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(rustix::fs::openat(self.root()?, place, flags, Mode::from_raw_mode(0o644))?)
+        Ok(rustix::fs::openat(
+            self.root()?,
+            place,
+            flags,
+            Mode::from_raw_mode(0o644),
+        )?)
     }
 }
 
@@ -256,14 +285,22 @@ fn relative(place: &str) -> &str {
 
 /// Whether a place lies within scratch memory, which is mounted after the other trees.
 fn below_scratch(guest: &str) -> bool {
-    SCRATCH.iter().any(|(place, _, _)| relative(guest).strip_prefix(place).is_some_and(|rest| rest.starts_with('/')))
+    SCRATCH.iter().any(|(place, _, _)| {
+        relative(guest)
+            .strip_prefix(place)
+            .is_some_and(|rest| rest.starts_with('/'))
+    })
 }
 
 fn check_root() -> io::Result<()> {
     rustix::process::chdir("/")?;
     let here = rustix::process::getcwd(Vec::new())?;
     // A path that starts with "(unreachable)" would mean that we stand outside of our own root.
-    if here.to_bytes() == b"/" { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    if here.to_bytes() == b"/" {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
 }
 
 fn tmpfs(options: &[(&str, String)]) -> io::Result<OwnedFd> {
@@ -273,11 +310,21 @@ fn tmpfs(options: &[(&str, String)]) -> io::Result<OwnedFd> {
     }
     fsconfig_create(context.as_fd())?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+    Ok(fsmount(
+        context.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes,
+    )?)
 }
 
 fn attach(mount: BorrowedFd<'_>, dir: BorrowedFd<'_>, place: &str) -> io::Result<()> {
-    Ok(move_mount(mount, "", dir, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+    Ok(move_mount(
+        mount,
+        "",
+        dir,
+        place,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )?)
 }
 
 pub(super) fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
@@ -297,12 +344,16 @@ pub(crate) fn clone_tree(
     ids: Option<BorrowedFd<'_>>,
 ) -> io::Result<OwnedFd> {
     let path = CString::new(host)?;
-    let recursive = OpenTreeFlags::AT_RECURSIVE;
-    let tree = open_tree(
-        CWD,
-        &path,
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive,
-    )?;
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = if kind == TreeKind::Asked {
+        // A policy permits paths, not what a link planted below one of them leads to.
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let place = rustix::fs::openat2(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+        open_tree(&place, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?
+    } else {
+        open_tree(CWD, &path, flags)?
+    };
     let mut attributes = NO_SUID;
     if kind != TreeKind::Device {
         attributes |= NO_DEV;
@@ -320,7 +371,10 @@ pub(crate) fn clone_tree(
 
 /// Takes the right to write from every place where files can be made.
 pub(super) fn seal_writable(places: &[String]) -> io::Result<()> {
-    for place in ["/workspace", "/tmp", "/dev/shm"].into_iter().chain(places.iter().map(String::as_str)) {
+    for place in ["/workspace", "/tmp", "/dev/shm"]
+        .into_iter()
+        .chain(places.iter().map(String::as_str))
+    {
         let path = CString::new(place)?;
         set_attributes(CWD, &path, READ_ONLY | NO_SUID | NO_DEV, true, None)?;
     }

@@ -1,6 +1,5 @@
 //! Pid 1 of a sandbox: raises the walls, starts guests, counts processes, reaps, reports.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,17 +11,36 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::guest::{self, GuestReport, become_guest};
 use super::perform::{Raising, seal_writable};
 use super::{files, steps};
-use crate::policies::Filters;
+use crate::policies::PreparedFilters;
 use crate::sys::{self, process::Side};
+use crate::weaken;
 use crate::wire::{self, GuestSpec, Incoming, InitEvent, InitRequest, Note, ShellSpec, StepFailure};
 
 /// Runs as pid 1 until the engine hangs up. Never returns.
-pub(crate) fn run(spec: &ShellSpec, control: &OwnedFd, trees: &[OwnedFd], tasks: &[OwnedFd]) -> ! {
-    let mut raising =
-        Raising { spec, control: control.as_fd(), trees, tasks, root: None, notes: Vec::new() };
+pub(crate) fn run(
+    spec: &ShellSpec,
+    control: &OwnedFd,
+    trees: &[OwnedFd],
+    tasks: &[OwnedFd],
+    filters: &PreparedFilters,
+) -> ! {
+    let mut raising = Raising {
+        spec,
+        control: control.as_fd(),
+        trees,
+        tasks,
+        root: None,
+        notes: Vec::new(),
+    };
     for step in steps::shell(spec) {
+        if weaken::is_off(&format!("{step:?}").to_lowercase()) {
+            continue;
+        }
         if let Err(error) = raising.perform(&step) {
-            let failure = StepFailure { step: format!("{step:?}"), errno: error.raw_os_error().unwrap_or(0) };
+            let failure = StepFailure {
+                step: format!("{step:?}"),
+                errno: error.raw_os_error().unwrap_or(0),
+            };
             let _ = wire::send(control, &InitEvent::SetupFailed(failure), &[]);
             sys::process::exit_now(1);
         }
@@ -30,12 +48,17 @@ pub(crate) fn run(spec: &ShellSpec, control: &OwnedFd, trees: &[OwnedFd], tasks:
     let notes = raising.notes;
     // The trees are attached now; their descriptors would only be something to leak.
     let keep = control.as_fd();
-    let result = close_all_but(keep).and_then(|()| PidOne::new(keep)).and_then(|mut init| init.serve(notes));
+    let result = close_all_but(keep)
+        .and_then(|()| PidOne::new(keep, filters))
+        .and_then(|mut init| init.serve(notes));
     sys::process::exit_now(if result.is_ok() { 0 } else { 1 })
 }
 
 fn close_all_but(control: BorrowedFd<'_>) -> io::Result<()> {
     use std::os::fd::AsRawFd;
+    if weaken::is_off("closeforeigndescriptors") {
+        return Ok(());
+    }
     let fd = control.as_raw_fd().unsigned_abs();
     if fd > 0 {
         sys::process::close_between(0, fd - 1)?;
@@ -48,10 +71,13 @@ struct PidOne<'a> {
     children: OwnedFd,
     work_dir: OwnedFd,
     incoming: Incoming,
-    filters: HashMap<(bool, bool), Filters>,
+    filters: &'a PreparedFilters,
     guest: Option<Running>,
     sealed: bool,
 }
+
+/// How long after the engine's deadline init waits for the engine.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// The guest of the moment.
 struct Running {
@@ -59,12 +85,14 @@ struct Running {
     /// Where new processes ask to be let in.
     listener: Option<OwnedFd>,
     processes: u32,
+    /// When init ends it by itself.
+    backstop: Option<Instant>,
     /// The last one that was let in: when, and how many there were with it.
     let_in: Option<(Instant, u32)>,
 }
 
 impl<'a> PidOne<'a> {
-    fn new(control: BorrowedFd<'a>) -> io::Result<Self> {
+    fn new(control: BorrowedFd<'a>, filters: &'a PreparedFilters) -> io::Result<Self> {
         // Descriptors 0 to 2 must be taken: something opened later must never become a stream.
         for _ in 0..3 {
             let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
@@ -76,14 +104,18 @@ impl<'a> PidOne<'a> {
             children: sys::process::child_events()?,
             work_dir,
             incoming: Incoming::default(),
-            filters: HashMap::new(),
+            filters,
             guest: None,
             sealed: false,
         })
     }
 
     fn serve(&mut self, notes: Vec<Note>) -> io::Result<()> {
-        wire::send(self.control, &InitEvent::Ready { notes }, &[self.work_dir.as_fd()])?;
+        wire::send(
+            self.control,
+            &InitEvent::Ready { notes },
+            &[self.work_dir.as_fd()],
+        )?;
         loop {
             let listener = self.guest.as_ref().and_then(|guest| guest.listener.as_ref());
             let mut waits = vec![
@@ -91,9 +123,18 @@ impl<'a> PidOne<'a> {
                 PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN),
             ];
             waits.extend(listener.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
-            match poll(&mut waits, None) {
+            let left = self
+                .guest
+                .as_ref()
+                .and_then(|guest| guest.backstop)
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            let timeout = left.and_then(|left| rustix::time::Timespec::try_from(left).ok());
+            match poll(&mut waits, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if left == Some(Duration::ZERO) {
+                sys::process::kill_everything_else();
             }
             let ready: Vec<bool> = waits.iter().map(|wait| !wait.revents().is_empty()).collect();
             drop(waits);
@@ -142,16 +183,20 @@ impl<'a> PidOne<'a> {
             seal_writable(&spec.writable[..]).map_err(|error| failure("SealWritable", &error))?;
             self.sealed = true;
         }
-        let key = (spec.memory_accounted, spec.count_processes);
-        if !self.filters.contains_key(&key) {
-            self.filters.insert(key, guest::filters(spec).map_err(|error| failure("Filters", &error))?);
-        }
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-            .map_err(|error| failure("Channel", &error.into()))?;
+        let Some(filters) = self.filters.get(guest::filter_options(spec)) else {
+            return Err(failure("Seccomp", &io::ErrorKind::NotFound.into()));
+        };
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|error| failure("Channel", &error.into()))?;
         let pid = match sys::process::clone_child(0, None).map_err(|error| failure("Fork", &error))? {
             Side::Child => {
                 drop(ours);
-                become_guest(spec, &self.filters[&key], stdio, &theirs);
+                become_guest(spec, filters, stdio, &theirs);
             }
             Side::Parent { pid, .. } => pid,
         };
@@ -160,7 +205,12 @@ impl<'a> PidOne<'a> {
     }
 
     /// Waits until the fork has become the guest, or says why it could not.
-    fn hear_guest(&mut self, spec: &GuestSpec, pid: i32, channel: &OwnedFd) -> Result<Vec<Note>, StepFailure> {
+    fn hear_guest(
+        &mut self,
+        spec: &GuestSpec,
+        pid: i32,
+        channel: &OwnedFd,
+    ) -> Result<Vec<Note>, StepFailure> {
         let (mut seen, mut listener) = (Vec::new(), None);
         loop {
             match wire::receive::<GuestReport>(channel) {
@@ -177,14 +227,26 @@ impl<'a> PidOne<'a> {
                 Err(error) => return Err(failure("Channel", &error)),
             }
         }
-        self.guest = Some(Running { pid, listener, processes: spec.limits.processes, let_in: None });
+        let backstop =
+            Instant::now().checked_add(Duration::from_millis(spec.wall_millis).saturating_add(GRACE));
+        self.guest = Some(Running {
+            pid,
+            listener,
+            processes: spec.limits.processes,
+            backstop,
+            let_in: None,
+        });
         Ok(seen)
     }
 
     /// Answers one process that wants to fork.
     fn let_in(&mut self) -> io::Result<()> {
-        let Some(guest) = &mut self.guest else { return Ok(()) };
-        let Some(listener) = &guest.listener else { return Ok(()) };
+        let Some(guest) = &mut self.guest else {
+            return Ok(());
+        };
+        let Some(listener) = &guest.listener else {
+            return Ok(());
+        };
         let notice = match sys::filter::receive(listener.as_fd()) {
             Ok(Some(notice)) => notice,
             Ok(None) => return Ok(()),
@@ -219,21 +281,28 @@ impl<'a> PidOne<'a> {
         }
         let Some(ended) = ended else { return Ok(()) };
         self.guest = None;
-        sys::process::kill_everything_else();
+        if !weaken::is_off("killrest") {
+            sys::process::kill_everything_else();
+        }
         let mut cpu_time = ended.cpu_time;
         // A process whose parent dies becomes our child before that parent can be reaped, and all of
         // them are dying: once we have no child, the namespace is empty.
         while let Some(reaped) = sys::process::reap_next()? {
             cpu_time += reaped.cpu_time;
         }
-        let event =
-            InitEvent::Ended { status: ended.status, cpu_micros: u64::try_from(cpu_time.as_micros()).unwrap_or(0) };
+        let event = InitEvent::Ended {
+            status: ended.status,
+            cpu_micros: u64::try_from(cpu_time.as_micros()).unwrap_or(0),
+        };
         wire::send(self.control, &event, &[])
     }
 }
 
 fn failure(step: &str, error: &io::Error) -> StepFailure {
-    StepFailure { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(0) }
+    StepFailure {
+        step: step.to_owned(),
+        errno: error.raw_os_error().unwrap_or(0),
+    }
 }
 
 /// How many processes there are in this pid namespace, init aside and zombies included.
@@ -243,7 +312,12 @@ fn count_processes() -> io::Result<u32> {
     let mut buffer = Vec::with_capacity(8192);
     let mut entries = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
-        if entry?.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit) {
+        if entry?
+            .file_name()
+            .to_bytes()
+            .first()
+            .is_some_and(u8::is_ascii_digit)
+        {
             count += 1;
         }
     }

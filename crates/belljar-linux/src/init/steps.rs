@@ -109,3 +109,78 @@ pub(crate) fn guest(spec: &GuestSpec) -> Vec<GuestStep> {
     steps.extend([G::CloseDescriptors, G::Exec]);
     steps
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{GuestLimits, HostIds};
+
+    fn shell_spec(cgroup: CgroupJoin, loopback: bool) -> ShellSpec {
+        ShellSpec {
+            trees: Vec::new(),
+            links: Vec::new(),
+            files: Vec::new(),
+            disk_bytes: 1 << 20,
+            inodes: 1024,
+            workspace_is_tree: false,
+            loopback,
+            host_ids: HostIds::Fresh,
+            cgroup,
+            cgroup_dirs: Vec::new(),
+        }
+    }
+
+    fn names<T: std::fmt::Debug>(steps: &[T]) -> String {
+        steps
+            .iter()
+            .map(|step| format!("{step:?}"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The order is the wall. A change here is a change of the design and wants a second look.
+    #[test]
+    fn a_shell_is_raised_in_this_order() {
+        assert_eq!(
+            names(&shell(&shell_spec(CgroupJoin::Tasks(3), true))),
+            "JoinCgroups NewSession CloseForeignDescriptors BecomeGuestUser Undumpable PrivatePropagation MountRoot \
+             MakeLinks MakeFiles AttachTrees MountScratch MountProc SealRoot PivotRoot DetachOldRoot CheckRoot \
+             Loopback HostName"
+        );
+        // Born into a v2 group, or in none: nothing to join. No network: not even loopback.
+        let steps = names(&shell(&shell_spec(CgroupJoin::Born, false)));
+        assert!(
+            !steps.contains("JoinCgroups") && !steps.contains("Loopback"),
+            "{steps}"
+        );
+    }
+
+    #[test]
+    fn a_guest_is_made_in_this_order() {
+        let mut spec = GuestSpec {
+            argv: vec!["true".to_owned()],
+            env: Vec::new(),
+            file_write: true,
+            writable: Vec::new(),
+            no_network: true,
+            limits: GuestLimits {
+                cpu_seconds: 1,
+                file_size: 1,
+                open_files: 8,
+                tasks: 8,
+                processes: 1,
+                data: None,
+            },
+            memory_accounted: true,
+            count_processes: true,
+            wall_millis: 1000,
+        };
+        assert_eq!(
+            names(&guest(&spec)),
+            "Stdio DefaultSignals NewSession WorkDir FirstToDie Rlimits NoCapabilities NoNewPrivileges Landlock \
+             Seccomp CountProcesses CloseDescriptors Exec"
+        );
+        spec.count_processes = false;
+        assert!(!names(&guest(&spec)).contains("CountProcesses"));
+    }
+}

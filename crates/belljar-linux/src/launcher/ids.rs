@@ -36,7 +36,11 @@ impl IdRange {
         let mut bytes = [0u8; 4];
         getrandom(&mut bytes, GetRandomFlags::empty())?;
         let block = u32::from_ne_bytes(bytes) % LAUNCHERS;
-        Ok(Self { first: BASE + block * PER_LAUNCHER, taken: BTreeSet::new(), next: 0 })
+        Ok(Self {
+            first: BASE + block * PER_LAUNCHER,
+            taken: BTreeSet::new(),
+            next: 0,
+        })
     }
 
     /// An id that no live sandbox has, and that the last few did not have either.

@@ -8,8 +8,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::ids::Lease;
 use super::{Launcher, Shell};
 use crate::init::{self, steps::GUEST_ID};
-use crate::sys::process::{Side, clone_child};
 use crate::sys;
+use crate::sys::process::{Side, clone_child};
 use crate::wire::{self, CgroupJoin, HostIds, LauncherEvent, Note, ShellSpec, StepFailure, Tree, TreeKind};
 
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -23,7 +23,10 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
 type StepResult<T> = Result<T, StepFailure>;
 
 fn at<T, E: Into<io::Error>>(step: &str, result: Result<T, E>) -> StepResult<T> {
-    result.map_err(|error| StepFailure { step: step.to_owned(), errno: error.into().raw_os_error().unwrap_or(0) })
+    result.map_err(|error| StepFailure {
+        step: step.to_owned(),
+        errno: error.into().raw_os_error().unwrap_or(0),
+    })
 }
 
 impl Launcher {
@@ -46,7 +49,12 @@ impl Launcher {
         }
     }
 
-    fn try_make(&mut self, number: u64, spec: &ShellSpec, fds: &[OwnedFd]) -> StepResult<(i32, OwnedFd, Vec<Note>)> {
+    fn try_make(
+        &mut self,
+        number: u64,
+        spec: &ShellSpec,
+        fds: &[OwnedFd],
+    ) -> StepResult<(i32, OwnedFd, Vec<Note>)> {
         if let HostIds::Own { uid, gid } = spec.host_ids {
             self.enter_own_namespace(uid, gid)?;
         }
@@ -76,7 +84,14 @@ impl Launcher {
         for tree in &spec.trees {
             trees.push(clone_tree(tree, lease, &mut notes)?);
         }
-        let pair = || socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let pair = || {
+            socketpair(
+                AddressFamily::UNIX,
+                SocketType::STREAM,
+                SocketFlags::CLOEXEC,
+                None,
+            )
+        };
         let (engine_end, init_end) = at("Channel", pair())?;
         // Init waits on this until its ids are mapped; it closes if the launcher dies before.
         let (go_launcher, go_init) = at("Channel", pair())?;
@@ -90,19 +105,25 @@ impl Launcher {
             Side::Child => {
                 drop(go_launcher);
                 // Set before waiting: if the launcher is gone already, the wait ends at once.
-                let tied = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+                let tied =
+                    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
                 let mut go = [0u8; 1];
                 let told = rustix::io::retry_on_intr(|| rustix::io::read(&go_init, &mut go));
                 if tied.is_err() || !matches!(told, Ok(1)) {
                     sys::process::exit_now(1);
                 }
-                init::run(spec, &init_end, &trees, tasks);
+                init::run(spec, &init_end, &trees, tasks, &self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),
         };
         self.shells.insert(
             pid,
-            Shell { number, pidfd, ids: lease, cgroup_dirs: spec.cgroup_dirs.clone() },
+            Shell {
+                number,
+                pidfd,
+                ids: lease,
+                cgroup_dirs: spec.cgroup_dirs.clone(),
+            },
         );
         let ids = match (lease, spec.host_ids) {
             (Some(lease), _) => (lease.id(), lease.id()),
@@ -128,9 +149,18 @@ impl Launcher {
         }
         at("OwnNamespace", sys::process::enter_new_user_and_mount_namespace())?;
         at("OwnNamespace", write_map("self", "setgroups", "deny"))?;
-        at("OwnNamespace", write_map("self", "uid_map", &format!("{uid} {uid} 1")))?;
-        at("OwnNamespace", write_map("self", "gid_map", &format!("{gid} {gid} 1")))?;
-        at("OwnNamespace", sys::mount::set_attributes(rustix::fs::CWD, c"/", 0, true, None))?;
+        at(
+            "OwnNamespace",
+            write_map("self", "uid_map", &format!("{uid} {uid} 1")),
+        )?;
+        at(
+            "OwnNamespace",
+            write_map("self", "gid_map", &format!("{gid} {gid} 1")),
+        )?;
+        at(
+            "OwnNamespace",
+            sys::mount::set_attributes(rustix::fs::CWD, c"/", 0, true, None),
+        )?;
         self.own_namespace = true;
         Ok(())
     }
@@ -164,7 +194,12 @@ fn clone_tree(tree: &Tree, lease: Option<Lease>, notes: &mut Vec<Note>) -> StepR
             notes.push(Note::MountMapped(tree.guest.clone()));
             Ok(mount)
         }
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM | libc::EOPNOTSUPP)) => {
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::EINVAL | libc::EPERM | libc::EOPNOTSUPP)
+            ) =>
+        {
             notes.push(Note::MountNotMapped(tree.guest.clone()));
             at(&step, plain())
         }

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::policies::PreparedFilters;
 use crate::sys;
 use crate::wire::{self, Incoming, LauncherEvent, LauncherRequest};
 
@@ -34,6 +35,7 @@ fn serve() -> io::Result<()> {
         children: sys::process::child_events()?,
         ids: ids::IdRange::new()?,
         shells: HashMap::new(),
+        filters: PreparedFilters::all().map_err(|error| io::Error::other(error.to_string()))?,
         own_namespace: false,
     };
     let mut incoming = Incoming::default();
@@ -72,6 +74,7 @@ struct Launcher {
     ids: ids::IdRange,
     /// Live shells by init's pid.
     shells: HashMap<i32, Shell>,
+    filters: PreparedFilters,
     /// Whether it has moved into a user namespace of its own.
     own_namespace: bool,
 }
@@ -105,7 +108,11 @@ impl Launcher {
         for shell in self.shells.values() {
             let _ = rustix::process::pidfd_send_signal(&shell.pidfd, rustix::process::Signal::KILL);
         }
-        let dirs: Vec<String> = self.shells.values().flat_map(|shell| shell.cgroup_dirs.clone()).collect();
+        let dirs: Vec<String> = self
+            .shells
+            .values()
+            .flat_map(|shell| shell.cgroup_dirs.clone())
+            .collect();
         while !self.shells.is_empty() {
             let mut waits = [PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN)];
             let _ = poll(&mut waits, None);

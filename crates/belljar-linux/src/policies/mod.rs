@@ -7,5 +7,5 @@
 mod compile;
 mod table;
 
-pub(crate) use compile::{FilterOptions, Filters, compile};
+pub(crate) use compile::{FilterOptions, Filters, PreparedFilters};
 pub use table::{Rule, RuleAction, rules};

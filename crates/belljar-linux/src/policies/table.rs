@@ -90,20 +90,28 @@ pub fn rules() -> Vec<Rule> {
         SYS_fchown SYS_fchownat SYS_utimensat SYS_umask SYS_getxattr SYS_lgetxattr SYS_fgetxattr SYS_listxattr SYS_llistxattr SYS_flistxattr
         SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr SYS_setxattrat SYS_getxattrat SYS_listxattrat
         SYS_removexattrat SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch SYS_cachestat);
-    group!(rows, If(Check::CreateMode { flags: 2, mode: 3 }), "new files, but never setuid ones: a writable mount would carry them to the host",
-        SYS_openat);
+    group!(
+        rows,
+        If(Check::CreateMode { flags: 2, mode: 3 }),
+        "new files, but never setuid ones: a writable mount would carry them to the host",
+        SYS_openat
+    );
     group!(rows, If(Check::Mode(2)), "modes, but never setuid: a writable mount would carry it to the host",
         SYS_fchmodat SYS_fchmodat2 SYS_mknodat);
-    group!(rows, If(Check::Mode(1)), "modes, but never setuid: a writable mount would carry it to the host",
-        SYS_fchmod);
+    group!(
+        rows,
+        If(Check::Mode(1)),
+        "modes, but never setuid: a writable mount would carry it to the host",
+        SYS_fchmod
+    );
 
     group!(rows, Allow, "memory of its own, bounded by the cgroup",
         SYS_mmap SYS_munmap SYS_mprotect SYS_mremap SYS_madvise SYS_brk SYS_msync SYS_mincore SYS_mlock SYS_mlock2 SYS_munlock SYS_mlockall SYS_munlockall
         SYS_pkey_alloc SYS_pkey_free SYS_pkey_mprotect SYS_membarrier SYS_get_mempolicy SYS_map_shadow_stack SYS_mseal);
     group!(rows, If(Check::AccountedMemory), "memory behind a descriptor or key shows in no process, so it needs a cgroup to count it",
-        SYS_memfd_create SYS_shmget);
+        SYS_memfd_create SYS_shmget SYS_semget SYS_msgget);
     group!(rows, Allow, "System V and POSIX queues in a namespace of its own",
-        SYS_shmat SYS_shmdt SYS_shmctl SYS_semget SYS_semop SYS_semtimedop SYS_semctl SYS_msgget SYS_msgsnd SYS_msgrcv SYS_msgctl
+        SYS_shmat SYS_shmdt SYS_shmctl SYS_semop SYS_semtimedop SYS_semctl SYS_msgsnd SYS_msgrcv SYS_msgctl
         SYS_mq_open SYS_mq_unlink SYS_mq_timedsend SYS_mq_timedreceive SYS_mq_notify SYS_mq_getsetattr);
 
     group!(rows, Allow, "processes and threads, bounded in number",
@@ -112,10 +120,18 @@ pub fn rules() -> Vec<Rule> {
         SYS_setsid SYS_kill SYS_tkill SYS_tgkill SYS_pidfd_open SYS_pidfd_send_signal SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn
         SYS_rt_sigpending SYS_rt_sigtimedwait SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo SYS_rt_sigsuspend SYS_sigaltstack
         SYS_restart_syscall SYS_signalfd4 SYS_prctl SYS_getrusage SYS_times);
-    group!(rows, If(Check::CloneFlags), "new threads and processes, but no new namespaces",
-        SYS_clone);
-    group!(rows, If(Check::OwnProcess), "its own limits, which it can only lower; not another process's",
-        SYS_prlimit64);
+    group!(
+        rows,
+        If(Check::CloneFlags),
+        "new threads and processes, but no new namespaces",
+        SYS_clone
+    );
+    group!(
+        rows,
+        If(Check::OwnProcess),
+        "its own limits, which it can only lower; not another process's",
+        SYS_prlimit64
+    );
     group!(rows, Allow, "its own limits and priorities",
         SYS_getrlimit SYS_setrlimit SYS_getpriority SYS_setpriority SYS_sched_yield SYS_sched_getaffinity SYS_sched_setaffinity
         SYS_sched_getparam SYS_sched_setparam SYS_sched_getscheduler SYS_sched_setscheduler SYS_sched_getattr SYS_sched_setattr
@@ -125,8 +141,12 @@ pub fn rules() -> Vec<Rule> {
         SYS_setresgid SYS_setfsuid SYS_setfsgid SYS_setgroups SYS_capget SYS_capset);
     group!(rows, Allow, "filters of its own on top of ours",
         SYS_seccomp SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self);
-    group!(rows, If(Check::Personality), "switching address randomisation off, for debuggers and sanitizers",
-        SYS_personality);
+    group!(
+        rows,
+        If(Check::Personality),
+        "switching address randomisation off, for debuggers and sanitizers",
+        SYS_personality
+    );
 
     group!(rows, Allow, "time and randomness",
         SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday SYS_getitimer SYS_setitimer SYS_timer_create
@@ -142,8 +162,12 @@ pub fn rules() -> Vec<Rule> {
     group!(rows, Allow, "work on sockets it has",
         SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_connect SYS_getsockname SYS_getpeername SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_sendmmsg
         SYS_recvmmsg SYS_getsockopt SYS_setsockopt SYS_shutdown);
-    group!(rows, If(Check::Ioctl), "requests to devices it has, but never typing into a terminal",
-        SYS_ioctl);
+    group!(
+        rows,
+        If(Check::Ioctl),
+        "requests to devices it has, but never typing into a terminal",
+        SYS_ioctl
+    );
 
     #[cfg(target_arch = "x86_64")]
     {
@@ -151,7 +175,12 @@ pub fn rules() -> Vec<Rule> {
             SYS_stat SYS_lstat SYS_access SYS_readlink SYS_dup2 SYS_pipe SYS_poll SYS_select SYS_epoll_create SYS_epoll_wait SYS_epoll_wait_old SYS_epoll_ctl_old
             SYS_eventfd SYS_signalfd SYS_inotify_init SYS_getdents SYS_rename SYS_link SYS_symlink SYS_unlink SYS_mkdir SYS_rmdir SYS_chown SYS_lchown SYS_utime SYS_utimes
             SYS_futimesat SYS_getpgrp SYS_pause SYS_alarm SYS_time SYS_arch_prctl SYS_fork SYS_vfork);
-        group!(rows, If(Check::CreateMode { flags: 1, mode: 2 }), "older form of openat", SYS_open);
+        group!(
+            rows,
+            If(Check::CreateMode { flags: 1, mode: 2 }),
+            "older form of openat",
+            SYS_open
+        );
         group!(rows, If(Check::Mode(1)), "older forms of modes", SYS_chmod SYS_creat SYS_mknod);
         group!(rows, Deny, "I/O ports and descriptor tables of the processor", SYS_iopl SYS_ioperm SYS_modify_ldt);
     }
@@ -185,7 +214,11 @@ mod tests {
         assert!(rows.iter().all(|rule| !rule.reason.is_empty()));
         rows.sort_by_key(|rule| rule.number);
         for pair in rows.windows(2) {
-            assert_ne!(pair[0].number, pair[1].number, "{} and {}", pair[0].name, pair[1].name);
+            assert_ne!(
+                pair[0].number, pair[1].number,
+                "{} and {}",
+                pair[0].name, pair[1].name
+            );
         }
     }
 

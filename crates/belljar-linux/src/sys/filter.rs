@@ -33,9 +33,19 @@ pub(crate) fn install_with_listener(program: &[sock_filter]) -> io::Result<Owned
 fn load(program: &[sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_long> {
     let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
     // seccompiler's instruction has the layout of the kernel's.
-    let filter = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
+    let filter = libc::sock_fprog {
+        len,
+        filter: program.as_ptr().cast_mut().cast(),
+    };
     // SAFETY: `filter` points to `len` instructions that outlive the call; the kernel copies them.
-    checked(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) })
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            flags,
+            &raw const filter,
+        )
+    })
 }
 
 /// A call that waits for an answer.
@@ -52,7 +62,14 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notice>> {
     let result = unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_RECV, &raw mut notice) };
     match checked(libc::c_long::from(result)) {
         Ok(_) => Ok(Some(Notice { id: notice.id })),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR | libc::EAGAIN)) => Ok(None),
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENOENT | libc::EINTR | libc::EAGAIN)
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -63,10 +80,20 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, notice: Notice, errno: Option<i32
         id: notice.id,
         val: 0,
         error: errno.map_or(0, |errno| -errno),
-        flags: if errno.is_none() { libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32 } else { 0 },
+        flags: if errno.is_none() {
+            libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32
+        } else {
+            0
+        },
     };
     // SAFETY: the ioctl reads one seccomp_notif_resp, which `response` is.
-    let result = unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_SEND, &raw const response) };
+    let result = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            SECCOMP_IOCTL_NOTIF_SEND,
+            &raw const response,
+        )
+    };
     match checked(libc::c_long::from(result)) {
         // The caller died while we thought.
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
@@ -77,8 +104,14 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, notice: Notice, errno: Option<i32
 /// Whether the kernel knows a filter action, such as handing calls over.
 pub(crate) fn action_available(action: u32) -> bool {
     // SAFETY: the call reads one u32, which `action` is.
-    let result =
-        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const action,
+        )
+    };
     result == 0
 }
 
@@ -86,7 +119,12 @@ pub(crate) fn action_available(action: u32) -> bool {
 pub(crate) fn filters_available() -> bool {
     // SAFETY: the kernel refuses the null pointer before it reads anything.
     let result = unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, ptr::null::<libc::sock_fprog>())
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            ptr::null::<libc::sock_fprog>(),
+        )
     };
     result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
 }
@@ -95,11 +133,19 @@ pub(crate) fn filters_available() -> bool {
 pub(crate) fn landlock_version() -> io::Result<libc::c_long> {
     const VERSION: libc::c_uint = 1;
     // SAFETY: with this flag the kernel takes a null pointer and no size, and returns a number.
-    checked(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0usize, VERSION) })
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            ptr::null::<u8>(),
+            0usize,
+            VERSION,
+        )
+    })
 }
 
 const SECCOMP_IOCTL_NOTIF_RECV: libc::c_ulong = ioctl_number(3, 0, mem::size_of::<libc::seccomp_notif>());
-const SECCOMP_IOCTL_NOTIF_SEND: libc::c_ulong = ioctl_number(3, 1, mem::size_of::<libc::seccomp_notif_resp>());
+const SECCOMP_IOCTL_NOTIF_SEND: libc::c_ulong =
+    ioctl_number(3, 1, mem::size_of::<libc::seccomp_notif_resp>());
 
 /// `_IOC(direction, '!', number, size)`.
 const fn ioctl_number(direction: u64, number: u64, size: usize) -> libc::c_ulong {

@@ -34,14 +34,21 @@ pub(crate) fn clone_child(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Res
     // as after fork(); `arguments` and `pidfd` outlive the call. The launcher and init have one
     // thread, so no lock can be held by a thread that the child lacks.
     let pid = checked(unsafe {
-        libc::syscall(libc::SYS_clone3, &raw mut arguments, mem::size_of::<libc::clone_args>())
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut arguments,
+            mem::size_of::<libc::clone_args>(),
+        )
     })?;
     if pid == 0 {
         return Ok(Side::Child);
     }
     // SAFETY: the kernel stored a new descriptor of ours in `pidfd` before it returned.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Side::Parent { pid: pid as i32, pidfd })
+    Ok(Side::Parent {
+        pid: pid as i32,
+        pidfd,
+    })
 }
 
 /// libc's own constant of that name does not fit its type.
@@ -51,7 +58,9 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 pub(crate) fn enter_new_user_and_mount_namespace() -> io::Result<()> {
     // SAFETY: unshare takes no pointers, and these flags leave the descriptor table shared with
     // nobody as it was.
-    checked(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) }))?;
+    checked(libc::c_long::from(unsafe {
+        libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS)
+    }))?;
     Ok(())
 }
 
@@ -82,7 +91,11 @@ fn wait(options: libc::c_int) -> io::Result<Option<Reaped>> {
         // SAFETY: both pointers are to live locals of the right type.
         let pid = unsafe { libc::wait4(-1, &raw mut status, options, &raw mut usage) };
         if pid > 0 {
-            return Ok(Some(Reaped { pid, status, cpu_time: time(usage.ru_utime) + time(usage.ru_stime) }));
+            return Ok(Some(Reaped {
+                pid,
+                status,
+                cpu_time: time(usage.ru_utime) + time(usage.ru_stime),
+            }));
         }
         if pid == 0 {
             return Ok(None);
@@ -125,7 +138,11 @@ pub(crate) fn place(fd: BorrowedFd<'_>, target: i32) -> io::Result<()> {
 /// Replaces this process. Returns only the error.
 pub(crate) fn exec(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
-        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+        strings
+            .iter()
+            .map(|string| string.as_ptr())
+            .chain([ptr::null()])
+            .collect()
     };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
     // SAFETY: both arrays end in a null pointer and point to NUL-terminated strings that outlive

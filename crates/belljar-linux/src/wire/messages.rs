@@ -13,10 +13,19 @@ pub(crate) enum LauncherRequest {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LauncherEvent {
     /// Descriptors: init's pidfd, the engine's end of init's control socket.
-    ShellMade { shell: u64, pid: i32, notes: Vec<Note> },
-    ShellFailed { shell: u64, failure: StepFailure },
+    ShellMade {
+        shell: u64,
+        pid: i32,
+        notes: Vec<Note>,
+    },
+    ShellFailed {
+        shell: u64,
+        failure: StepFailure,
+    },
     /// Init was reaped: nothing of the shell is left.
-    ShellEnded { shell: u64 },
+    ShellEnded {
+        shell: u64,
+    },
 }
 
 /// Engine to init.
@@ -32,15 +41,22 @@ pub(crate) enum InitRequest {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum InitEvent {
     /// The shell stands. Descriptor: the work directory.
-    Ready { notes: Vec<Note> },
+    Ready {
+        notes: Vec<Note>,
+    },
     SetupFailed(StepFailure),
     FilePut,
     FileFailed(StepFailure),
     /// The guest runs.
-    Started { notes: Vec<Note> },
+    Started {
+        notes: Vec<Note>,
+    },
     NotStarted(StepFailure),
     /// The guest has ended and so has everything it started.
-    Ended { status: i32, cpu_micros: u64 },
+    Ended {
+        status: i32,
+        cpu_micros: u64,
+    },
 }
 
 /// Which step failed, and how.
@@ -143,6 +159,9 @@ pub(crate) struct GuestSpec {
     pub limits: GuestLimits,
     pub memory_accounted: bool,
     pub count_processes: bool,
+    /// When init ends it by itself, should the engine be held up: the engine's own clock decides
+    /// before that.
+    pub wall_millis: u64,
 }
 
 /// Limits of a guest process, in the kernel's units.

@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub(crate) use messages::*;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -56,7 +57,12 @@ impl Frame {
 
     /// Sends as much as the socket takes, from `done` bytes on; the new count. The descriptors go
     /// with the first byte.
-    pub(crate) fn send_some(&self, socket: BorrowedFd<'_>, fds: &[BorrowedFd<'_>], done: usize) -> io::Result<usize> {
+    pub(crate) fn send_some(
+        &self,
+        socket: BorrowedFd<'_>,
+        fds: &[BorrowedFd<'_>],
+        done: usize,
+    ) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if done == 0 && !fds.is_empty() {
@@ -151,12 +157,19 @@ impl Incoming {
             return Ok(8);
         }
         let body = u32_at(&self.bytes, 0) as usize;
-        if body > MAX_BODY { Err(broken("a frame is too long")) } else { Ok(8 + body) }
+        if body > MAX_BODY {
+            Err(broken("a frame is too long"))
+        } else {
+            Ok(8 + body)
+        }
     }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+    bytes
+        .get(at..at + 4)
+        .and_then(|four| four.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
 }
 
 /// Receives a message on a blocking socket.
@@ -168,6 +181,93 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, 
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn messages_and_descriptors_arrive_together() {
+        let (a, b) = pair();
+        let note = InitEvent::Ready {
+            notes: vec![Note::ProcMounted, Note::Landlock(7)],
+        };
+        send(&a, &note, &[b.as_fd()]).unwrap();
+        send(&a, &InitEvent::FilePut, &[]).unwrap();
+        let (event, fds) = receive::<InitEvent>(&b).unwrap();
+        assert!(matches!(event, InitEvent::Ready { notes } if notes.len() == 2));
+        assert_eq!(fds.len(), 1);
+        assert!(matches!(receive::<InitEvent>(&b), Ok((InitEvent::FilePut, fds)) if fds.is_empty()));
+        drop(a);
+        assert_eq!(
+            receive::<InitEvent>(&b).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+    }
+
+    #[test]
+    fn a_long_message_arrives_in_pieces() {
+        let (a, b) = pair();
+        let path = "x".repeat(3 << 20);
+        let sender = std::thread::spawn(move || {
+            send(
+                &a,
+                &InitRequest::PutFile {
+                    path,
+                    executable: true,
+                },
+                &[],
+            )
+            .unwrap();
+        });
+        let (request, _) = receive::<InitRequest>(&b).unwrap();
+        assert!(matches!(request, InitRequest::PutFile { path, executable: true } if path.len() == 3 << 20));
+        sender.join().unwrap();
+    }
+
+    #[test]
+    fn a_header_that_lies_is_refused() {
+        for header in [[0xff; 8], [0, 0, 0, 0xff, 0, 0, 0, 0], [1, 0, 0, 0, 9, 0, 0, 0]] {
+            let (a, b) = pair();
+            rustix::io::write(&a, &header).unwrap();
+            rustix::io::write(&a, &[2]).unwrap();
+            assert_eq!(
+                receive::<InitEvent>(&b).unwrap_err().kind(),
+                io::ErrorKind::InvalidData
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+            let _ = decode::<InitEvent>(&bytes);
+            let _ = decode::<LauncherEvent>(&bytes);
+            let _ = decode::<InitRequest>(&bytes);
+            let _ = decode::<LauncherRequest>(&bytes);
+        }
+
+        #[test]
+        fn any_stream_of_frames_ends_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+            let (a, b) = pair();
+            rustix::io::write(&a, &bytes).unwrap();
+            drop(a);
+            while receive::<InitEvent>(&b).is_ok() {}
         }
     }
 }

@@ -1,11 +1,12 @@
 //! A provider that interprets `write NAME`, `exit CODE`, `break` and `hang`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use belljar_core::capabilities::{Capabilities, Support, Toolchain};
 use belljar_core::outcome::CollectedFile;
 use belljar_core::provider::{BoxFuture, Ended, Provider, ProviderError, Sandbox, StageEnd, StageIo};
-use belljar_core::request::{Content, Workspace};
+use belljar_core::request::{Content, FileIn, Workspace};
 use belljar_core::{
     Captured, Control, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, Receipt, Stage, Usage,
 };
@@ -68,6 +69,10 @@ impl FakeSandbox {
 impl Sandbox for FakeSandbox {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn put<'a>(&'a mut self, _: &'a BTreeMap<GuestPath, FileIn>) -> BoxFuture<'a, Result<(), ProviderError>> {
+        Box::pin(async { Ok(()) })
     }
 
     fn run<'a>(

@@ -69,7 +69,7 @@ fn modes_do_not_shut_us_out() {
         let path = top.join(format!("{mode:o}/below/x"));
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("file"), "").unwrap();
-        fs::set_permissions(path.join("file"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path.join("file"), fs::Permissions::from_mode(0o000)).unwrap();
         for shut in [
             &path,
             path.parent().unwrap(),
@@ -81,7 +81,7 @@ fn modes_do_not_shut_us_out() {
             }
         }
     }
-    fs::set_permissions(&top, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&top, fs::Permissions::from_mode(0o000)).unwrap();
     remove(&scratch, "shut").unwrap();
     assert!(names(&scratch.0).is_empty());
 }

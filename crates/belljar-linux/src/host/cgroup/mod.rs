@@ -77,7 +77,10 @@ pub(crate) struct GroupUsage {
 /// The hierarchy of this machine, or why there is none that we may use.
 pub(crate) fn find() -> Result<Box<dyn Hierarchy>, NoHierarchy> {
     if crate::weaken::is_off("cgroup") {
-        return Err(NoHierarchy { why: "switched off for a test".to_owned(), fix: String::new() });
+        return Err(NoHierarchy {
+            why: "switched off for a test".to_owned(),
+            fix: String::new(),
+        });
     }
     let mounts = mounts::read().map_err(|error| NoHierarchy {
         why: format!("/proc/self/mountinfo cannot be read: {error}"),
@@ -137,7 +140,9 @@ pub(crate) fn remove(dirs: &[PathBuf]) -> io::Result<()> {
         let mut wait = Duration::from_micros(50);
         loop {
             match fs::remove_dir(dir) {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && wait < Duration::from_millis(500) => {
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EBUSY) && wait < Duration::from_millis(500) =>
+                {
                     std::thread::sleep(wait);
                     wait *= 2;
                 }
@@ -166,7 +171,8 @@ fn read_number(dir: &Path, file: &str) -> Option<u64> {
 /// The number after `key` in a file of `key number` lines.
 fn read_key(dir: &Path, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(dir.join(file)).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+    text.lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 /// Whether this process may make directories in `dir`.

@@ -16,11 +16,17 @@ pub(super) struct CgroupMount {
 }
 
 pub(super) fn read() -> io::Result<Vec<CgroupMount>> {
-    Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?, &fs::read_to_string("/proc/self/cgroup")?))
+    Ok(parse(
+        &fs::read_to_string("/proc/self/mountinfo")?,
+        &fs::read_to_string("/proc/self/cgroup")?,
+    ))
 }
 
 fn parse(mountinfo: &str, membership: &str) -> Vec<CgroupMount> {
-    mountinfo.lines().filter_map(|line| parse_line(line, membership)).collect()
+    mountinfo
+        .lines()
+        .filter_map(|line| parse_line(line, membership))
+        .collect()
 }
 
 fn parse_line(line: &str, membership: &str) -> Option<CgroupMount> {
@@ -33,7 +39,14 @@ fn parse_line(line: &str, membership: &str) -> Option<CgroupMount> {
         "cgroup2" => (2, Vec::new()),
         "cgroup" => {
             let options = system.nth(1)?;
-            (1, options.split(',').filter(|option| *option != "rw" && *option != "ro").map(str::to_owned).collect())
+            (
+                1,
+                options
+                    .split(',')
+                    .filter(|option| *option != "rw" && *option != "ro")
+                    .map(str::to_owned)
+                    .collect(),
+            )
         }
         _ => return None,
     };
@@ -41,7 +54,12 @@ fn parse_line(line: &str, membership: &str) -> Option<CgroupMount> {
     // In a container the mount may show only a part of the tree, named by its root.
     let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
     let own = point.join(below.strip_prefix("/").unwrap_or(below));
-    Some(CgroupMount { version, controllers, point, own })
+    Some(CgroupMount {
+        version,
+        controllers,
+        point,
+        own,
+    })
 }
 
 fn own_path<'a>(membership: &'a str, version: u8, controllers: &[String]) -> Option<&'a str> {
@@ -50,7 +68,9 @@ fn own_path<'a>(membership: &'a str, version: u8, controllers: &[String]) -> Opt
         let (number, list, path) = (parts.next()?, parts.next()?, parts.next()?);
         let matches = match version {
             2 => number == "0" && list.is_empty(),
-            _ => list.split(',').any(|name| controllers.iter().any(|controller| controller == name)),
+            _ => list
+                .split(',')
+                .any(|name| controllers.iter().any(|controller| controller == name)),
         };
         matches.then_some(path)
     })
@@ -69,7 +89,10 @@ mod tests {
 33 25 0:29 / /proc rw - proc proc rw";
         let membership = "5:pids:/docker/abc/x\n4:memory:/a/b\n0::/user.slice";
         let found = parse(mountinfo, membership);
-        let own: Vec<_> = found.iter().map(|mount| (mount.version, mount.own.to_str().unwrap())).collect();
+        let own: Vec<_> = found
+            .iter()
+            .map(|mount| (mount.version, mount.own.to_str().unwrap()))
+            .collect();
         assert_eq!(
             own,
             [

@@ -12,16 +12,24 @@ pub(crate) fn group_name(id: &str) -> String {
 /// Removes every group below `subtree` whose engine is gone. Its processes are gone too: they die
 /// with the launcher, and the launcher with the engine.
 pub(super) fn sweep(subtree: &Path) {
-    let Ok(entries) = fs::read_dir(subtree) else { return };
-    let stale: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir() && !has_owner(path)).collect();
+    let Ok(entries) = fs::read_dir(subtree) else {
+        return;
+    };
+    let stale: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir() && !has_owner(path))
+        .collect();
     if !stale.is_empty() {
         let _ = super::remove(&stale);
     }
 }
 
 fn has_owner(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
     let mut parts = name.rsplit('.');
     let (Some(start), Some(pid)) = (parts.next(), parts.next().and_then(|pid| pid.parse().ok())) else {
         // Not one of ours.

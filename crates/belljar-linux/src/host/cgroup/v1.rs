@@ -9,7 +9,10 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::mounts::CgroupMount;
-use super::{Bounds, Group, GroupLimits, GroupUsage, Hierarchy, NoHierarchy, make_dir, may_write, read_key, read_number, write};
+use super::{
+    Bounds, Group, GroupLimits, GroupUsage, Hierarchy, NoHierarchy, make_dir, may_write, read_key,
+    read_number, write,
+};
 use crate::wire::CgroupJoin;
 
 /// Controllers that we use where they are there.
@@ -27,7 +30,9 @@ impl V1 {
         let mut parents = Vec::new();
         let mut refused = None;
         for controller in CONTROLLERS {
-            let Some(mount) = mounts.iter().find(|mount| mount.controllers.iter().any(|name| name == controller))
+            let Some(mount) = mounts
+                .iter()
+                .find(|mount| mount.controllers.iter().any(|name| name == controller))
             else {
                 continue;
             };
@@ -44,7 +49,8 @@ impl V1 {
         refused.map(|dir| {
             Err(NoHierarchy {
                 why: format!("cgroup v1 is mounted, but {} is not writable", dir.display()),
-                fix: "run as root, or have an administrator create the groups and give them to you".to_owned(),
+                fix: "run as root, or have an administrator create the groups and give them to you"
+                    .to_owned(),
             })
         })
     }
@@ -60,15 +66,24 @@ impl Hierarchy for V1 {
     }
 
     fn bounds(&self) -> Bounds {
-        Bounds { memory: self.has("memory"), pids: self.has("pids"), cpu: self.has("cpu") }
+        Bounds {
+            memory: self.has("memory"),
+            pids: self.has("pids"),
+            cpu: self.has("cpu"),
+        }
     }
 
     fn subtrees(&self) -> Vec<PathBuf> {
-        self.parents.iter().map(|(_, parent)| parent.join(super::SUBTREE)).collect()
+        self.parents
+            .iter()
+            .map(|(_, parent)| parent.join(super::SUBTREE))
+            .collect()
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn Group>> {
-        let mut group = V1Group { dirs: Vec::with_capacity(self.parents.len()) };
+        let mut group = V1Group {
+            dirs: Vec::with_capacity(self.parents.len()),
+        };
         for (controller, parent) in &self.parents {
             match make_dir(parent, name, |_| Ok(())) {
                 Ok(dir) => group.dirs.push((controller, dir)),
@@ -89,7 +104,10 @@ struct V1Group {
 
 impl V1Group {
     fn dir(&self, controller: &str) -> Option<&PathBuf> {
-        self.dirs.iter().find(|(name, _)| *name == controller).map(|(_, dir)| dir)
+        self.dirs
+            .iter()
+            .find(|(name, _)| *name == controller)
+            .map(|(_, dir)| dir)
     }
 }
 
@@ -123,7 +141,9 @@ impl Group for V1Group {
     fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)> {
         let mut tasks = Vec::with_capacity(self.dirs.len());
         for (_, dir) in &self.dirs {
-            tasks.push(OwnedFd::from(fs::OpenOptions::new().write(true).open(dir.join("tasks"))?));
+            tasks.push(OwnedFd::from(
+                fs::OpenOptions::new().write(true).open(dir.join("tasks"))?,
+            ));
         }
         Ok((CgroupJoin::Tasks(tasks.len() as u32), tasks))
     }
@@ -135,7 +155,10 @@ impl Group for V1Group {
     fn usage(&self) -> GroupUsage {
         let memory = self.dir("memory");
         GroupUsage {
-            cpu: self.dir("cpuacct").and_then(|dir| read_number(dir, "cpuacct.usage")).map(Duration::from_nanos),
+            cpu: self
+                .dir("cpuacct")
+                .and_then(|dir| read_number(dir, "cpuacct.usage"))
+                .map(Duration::from_nanos),
             memory_peak: memory.and_then(|dir| read_number(dir, "memory.max_usage_in_bytes")),
             out_of_memory_kills: memory
                 .and_then(|dir| read_key(dir, "memory.oom_control", "oom_kill"))

@@ -9,7 +9,10 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 
 use super::mounts::CgroupMount;
-use super::{Bounds, Group, GroupLimits, GroupUsage, Hierarchy, NoHierarchy, make_dir, may_write, read_key, read_number, write};
+use super::{
+    Bounds, Group, GroupLimits, GroupUsage, Hierarchy, NoHierarchy, make_dir, may_write, read_key,
+    read_number, write,
+};
 use crate::wire::CgroupJoin;
 
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
@@ -92,7 +95,11 @@ impl Hierarchy for V2 {
 
     fn bounds(&self) -> Bounds {
         let has = |name| self.controllers.contains(&name);
-        Bounds { memory: has("memory"), pids: has("pids"), cpu: has("cpu") }
+        Bounds {
+            memory: has("memory"),
+            pids: has("pids"),
+            cpu: has("cpu"),
+        }
     }
 
     fn subtrees(&self) -> Vec<PathBuf> {
@@ -102,9 +109,19 @@ impl Hierarchy for V2 {
     fn create(&self, name: &str) -> io::Result<Box<dyn Group>> {
         let wanted: Vec<String> = self.controllers.iter().map(|name| format!("+{name}")).collect();
         let wanted = wanted.join(" ");
-        let dir = make_dir(&self.parent, name, |subtree| write(subtree, "cgroup.subtree_control", &wanted))?;
-        let handle = rustix::fs::open(&dir, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Box::new(V2Group { dir, handle, controllers: self.controllers.clone() }))
+        let dir = make_dir(&self.parent, name, |subtree| {
+            write(subtree, "cgroup.subtree_control", &wanted)
+        })?;
+        let handle = rustix::fs::open(
+            &dir,
+            OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        Ok(Box::new(V2Group {
+            dir,
+            handle,
+            controllers: self.controllers.clone(),
+        }))
     }
 }
 
@@ -127,7 +144,11 @@ impl Group for V2Group {
             write(&self.dir, "pids.max", limits.tasks)?;
         }
         if let (true, Some(percent)) = (self.controllers.contains(&"cpu"), limits.cpu_percent) {
-            write(&self.dir, "cpu.max", format!("{} 100000", u64::from(percent) * 1000))?;
+            write(
+                &self.dir,
+                "cpu.max",
+                format!("{} 100000", u64::from(percent) * 1000),
+            )?;
         }
         Ok(())
     }

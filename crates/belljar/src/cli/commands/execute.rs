@@ -45,6 +45,7 @@ async fn perform(mut settings: Settings) -> Result<u8, Problem> {
     };
     let stdin = settings.input.take().map(OwnedFd::from);
     let engine = belljar::native_engine();
+    engine.provider().warm_up();
     let work = async {
         let io = ExecuteIo {
             sink: live.as_mut().map(|live| live as &mut (dyn OutputSink + Send)),

@@ -154,8 +154,11 @@ pub(super) fn mounts(texts: &[String], directory: &Path) -> Result<Vec<Mount>, P
         .map(|text| {
             let mount = Mount::parse(text, directory)
                 .map_err(|error| Problem::usage(format!("--mount: {error}")).hint(FORM))?;
-            match fs::metadata(mount.host()) {
-                Ok(_) => Ok(mount),
+            // Whoever types the path means where it leads. Below this, nothing follows a link: a policy
+            // permits paths, and a guest may have planted the link.
+            match fs::canonicalize(mount.host()) {
+                Ok(host) => Mount::new(&host, mount.guest(), mount.access())
+                    .map_err(|error| Problem::usage(format!("--mount: {error}")).hint(FORM)),
                 Err(error) => Err(Problem::usage(format!(
                     "--mount: cannot show {}: {error}",
                     mount.host().display()

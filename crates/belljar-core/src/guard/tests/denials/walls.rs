@@ -1,0 +1,195 @@
+//! What the machine lacks, and what may not run at all.
+
+use super::super::{present, strings, toolchain};
+use super::{Mend, Row};
+use crate::capabilities::Support;
+use crate::control::{Control, Demand};
+use crate::denial::DenialCode;
+use crate::language::Language;
+use crate::request::{Request, Source};
+use crate::status::IsolationLevel;
+
+pub(super) fn wall_rows() -> Vec<Row> {
+    vec![
+        Row {
+            name: "R36: a container policy is not served by a process wall",
+            spoil: |world| world.policy.isolation_level = IsolationLevel::Container,
+            code: DenialCode::IsolationUnavailable,
+            rule: "isolation_level",
+            value: "container",
+            fix: "set isolation_level = \"process\" in the policy, or pick another policy (belljar policy list)",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "a control that the policy requires",
+            spoil: |world| {
+                world.policy.controls.insert(Control::Landlock, Demand::Require);
+                world.capabilities.controls.insert(Control::Landlock, absent());
+            },
+            code: DenialCode::ControlUnavailable,
+            rule: "controls.landlock",
+            value: "landlock",
+            fix: "boot a newer kernel; or set landlock = \"prefer\" in the policy's [controls]",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "a control that the request requires",
+            spoil: |world| {
+                world
+                    .request
+                    .controls
+                    .insert(Control::MemoryCgroup, Demand::Require);
+                world
+                    .capabilities
+                    .controls
+                    .insert(Control::MemoryCgroup, absent());
+            },
+            code: DenialCode::ControlUnavailable,
+            rule: "require memory-cgroup",
+            value: "memory-cgroup",
+            fix: "boot a newer kernel; or do not require memory-cgroup in the request",
+            mend: Mend::By(|world| {
+                world.request.controls.remove(&Control::MemoryCgroup);
+            }),
+        },
+        Row {
+            name: "a control that both require",
+            spoil: |world| {
+                world.policy.controls.insert(Control::FreshUid, Demand::Require);
+                world.request.controls.insert(Control::FreshUid, Demand::Require);
+                world.capabilities.controls.remove(&Control::FreshUid);
+            },
+            code: DenialCode::ControlUnavailable,
+            rule: "require fresh-uid",
+            value: "fresh-uid",
+            fix: "pick another provider; or set fresh-uid = \"prefer\" in the policy's [controls] and do not \
+                  require fresh-uid in the request",
+            mend: Mend::By(|world| {
+                world.policy.controls.insert(Control::FreshUid, Demand::Prefer);
+                world.request.controls.clear();
+            }),
+        },
+        Row {
+            name: "an essential control cannot be talked away",
+            spoil: |world| {
+                world.policy.controls.insert(Control::Seccomp, Demand::Prefer);
+                world.capabilities.controls.insert(Control::Seccomp, absent());
+            },
+            code: DenialCode::ControlUnavailable,
+            rule: "controls.seccomp",
+            value: "seccomp",
+            fix: "boot a newer kernel",
+            mend: Mend::By(|world| {
+                world.capabilities.controls.insert(Control::Seccomp, present());
+            }),
+        },
+        Row {
+            name: "R12: approval",
+            spoil: |world| world.policy.require_approval = true,
+            code: DenialCode::ApprovalRequired,
+            rule: "require_approval",
+            value: "true",
+            fix: "have it approved, or set require_approval = false in the policy",
+            mend: Mend::AsWritten,
+        },
+    ]
+}
+
+pub(super) fn source_rows() -> Vec<Row> {
+    let to_script = Mend::By(|world| {
+        let Source::Command { argv } = &world.request.source else {
+            panic!("a command");
+        };
+        world.request = Request::code(Language::Bash, argv.join(" ").into_bytes());
+    });
+    vec![
+        Row {
+            name: "R9: a language that the policy lacks",
+            spoil: |world| world.request = Request::code(Language::C, *b"int main;"),
+            code: DenialCode::LanguageNotAllowed,
+            rule: "allowed_languages",
+            value: "c",
+            fix: "add \"c\" to allowed_languages in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "a language that the machine lacks",
+            spoil: |world| world.request = Request::code(Language::Javascript, *b"1"),
+            code: DenialCode::LanguageUnavailable,
+            rule: "toolchain",
+            value: "javascript",
+            fix: "install nodejs; `belljar languages` lists what is there",
+            mend: Mend::By(|world| {
+                let node = toolchain(Language::Javascript);
+                world.capabilities.languages.insert(Language::Javascript, node);
+            }),
+        },
+        Row {
+            name: "no code",
+            spoil: |world| world.request = Request::code(Language::Python, *b""),
+            code: DenialCode::CodeEmpty,
+            rule: "code",
+            value: "",
+            fix: "give some code",
+            mend: Mend::By(|world| world.request = Request::code(Language::Python, *b"1")),
+        },
+        Row {
+            name: "R57: a command that is not on the list",
+            spoil: |world| {
+                world.policy.allowed_commands = strings(["ls"]);
+                world.request = Request::command(strings(["/bin/ls", "-l"]));
+            },
+            code: DenialCode::CommandNotAllowed,
+            rule: "allowed_commands",
+            value: "/bin/ls",
+            fix: "add \"/bin/ls\" to allowed_commands in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "R57: a dangerous pattern",
+            spoil: |world| world.request = Request::command(strings(["rm", "-rf", "/"])),
+            code: DenialCode::CommandDangerous,
+            rule: "dangerous patterns",
+            value: "rm -rf /",
+            fix: "run it as a script instead (belljar run --lang bash), where the walls alone decide",
+            mend: to_script,
+        },
+        Row {
+            name: "R57: a dangerous pattern that is split between command and arguments",
+            spoil: |world| {
+                world.request = Request::command(strings(["rm"]));
+                world.request.args = strings(["-rf", "/"]);
+            },
+            code: DenialCode::CommandDangerous,
+            rule: "dangerous patterns",
+            value: "rm -rf /",
+            fix: "run it as a script instead (belljar run --lang bash), where the walls alone decide",
+            mend: Mend::By(|world| world.request = Request::code(Language::Bash, *b"rm -rf /")),
+        },
+        Row {
+            name: "R56: a command without a program",
+            spoil: |world| world.request = Request::command(Vec::new()),
+            code: DenialCode::CommandMalformed,
+            rule: "command",
+            value: "",
+            fix: "give a program and its arguments, for example: belljar exec -- ls -la",
+            mend: Mend::By(|world| world.request = Request::command(strings(["ls", "-la"]))),
+        },
+        Row {
+            name: "R56: a NUL in a command, shown escaped",
+            spoil: |world| world.request = Request::command(strings(["l\0s"])),
+            code: DenialCode::CommandMalformed,
+            rule: "command",
+            value: "l\\u{0}s",
+            fix: "give a program and its arguments, for example: belljar exec -- ls -la",
+            mend: Mend::By(|world| world.request = Request::command(strings(["ls"]))),
+        },
+    ]
+}
+
+fn absent() -> Support {
+    Support::Absent {
+        why: "kernel 5.4 is too old".to_owned(),
+        fix: "boot a newer kernel".to_owned(),
+    }
+}

@@ -1,0 +1,5 @@
+//! The integration tests: the real executable against the real kernel, as root and as an ordinary
+//! user. Every run is checked for what it left behind.
+
+mod harness;
+mod smoke;
