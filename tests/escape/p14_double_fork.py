@@ -3,6 +3,7 @@
 import os, sys, time
 
 if os.fork():
+    time.sleep(0.1)
     print("left a daemon behind")
     sys.exit()
 os.setsid()

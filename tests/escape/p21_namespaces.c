@@ -24,7 +24,7 @@ static void tell(const char *how, const char *what, long result) {
 
 // In a child, so that what succeeds does not change the next attempt.
 static long in_child(long (*attempt)(unsigned long), unsigned long flag) {
-    int status, child = fork();
+    int status = -1, child = fork();
     if (child == 0)
         _exit(attempt(flag) < 0 ? errno : 0);
     waitpid(child, &status, 0);

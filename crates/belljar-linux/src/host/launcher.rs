@@ -145,7 +145,7 @@ fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
     while let Ok((event, fds)) = wire::receive::<LauncherEvent>(socket) {
         let mut pending = lock(pending);
         match event {
-            LauncherEvent::ShellMade { shell, pid, notes } => {
+            LauncherEvent::Made { shell, pid, notes } => {
                 let mut fds = fds.into_iter();
                 if let (Some(sender), Some(pidfd), Some(control)) =
                     (pending.made.remove(&shell), fds.next(), fds.next())
@@ -158,13 +158,13 @@ fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
                     }));
                 }
             }
-            LauncherEvent::ShellFailed { shell, failure } => {
+            LauncherEvent::Failed { shell, failure } => {
                 pending.ended.remove(&shell);
                 if let Some(sender) = pending.made.remove(&shell) {
                     let _ = sender.send(Err(failure));
                 }
             }
-            LauncherEvent::ShellEnded { shell } => {
+            LauncherEvent::Ended { shell } => {
                 if let Some(sender) = pending.ended.remove(&shell) {
                     let _ = sender.send(());
                 }

@@ -37,7 +37,7 @@ pub(crate) fn shell(plan: &Plan, mut root: HostRoot, machine: Machine) -> ShellS
         trees.push(asked(mount.host(), &guest, mount.access() == Access::ReadWrite));
     }
     // What lies further up must be attached first.
-    trees.sort_by(|a, b| depth(&a.guest).cmp(&depth(&b.guest)));
+    trees.sort_by_key(|tree| depth(&tree.guest));
     let disk = plan.limits().disk().get();
     ShellSpec {
         trees,

@@ -78,6 +78,8 @@ struct PidOne<'a> {
 
 /// How long after the engine's deadline init waits for the engine.
 const GRACE: Duration = Duration::from_millis(500);
+/// How long a process that was let in takes to be seen.
+const BIRTH: Duration = Duration::from_millis(2);
 
 /// The guest of the moment.
 struct Running {
@@ -87,8 +89,8 @@ struct Running {
     processes: u32,
     /// When init ends it by itself.
     backstop: Option<Instant>,
-    /// The last one that was let in: when, and how many there were with it.
-    let_in: Option<(Instant, u32)>,
+    /// The tasks that were let in a moment ago, whose new process may not have been born yet.
+    let_in: Vec<(u32, Instant)>,
 }
 
 impl<'a> PidOne<'a> {
@@ -133,18 +135,18 @@ impl<'a> PidOne<'a> {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if left == Some(Duration::ZERO) {
-                sys::process::kill_everything_else();
-            }
-            let ready: Vec<bool> = waits.iter().map(|wait| !wait.revents().is_empty()).collect();
+            let seen: Vec<PollFlags> = waits.iter().map(PollFd::revents).collect();
             drop(waits);
-            if ready.get(2) == Some(&true) {
-                self.let_in()?;
+            if left == Some(Duration::ZERO) {
+                self.expire();
             }
-            if ready[1] {
+            if let Some(seen) = seen.get(2).filter(|seen| !seen.is_empty()) {
+                self.let_in(seen.contains(PollFlags::IN))?;
+            }
+            if !seen[1].is_empty() {
                 self.reap()?;
             }
-            if ready[0] && !self.obey()? {
+            if !seen[0].is_empty() && !self.obey()? {
                 return Ok(());
             }
         }
@@ -234,16 +236,27 @@ impl<'a> PidOne<'a> {
             listener,
             processes: spec.limits.processes,
             backstop,
-            let_in: None,
+            let_in: Vec::new(),
         });
         Ok(seen)
     }
 
-    /// Answers one process that wants to fork.
-    fn let_in(&mut self) -> io::Result<()> {
+    /// The engine did not end the guest in time, so init does.
+    fn expire(&mut self) {
+        if let Some(guest) = &mut self.guest {
+            guest.backstop = None;
+        }
+        sys::process::kill_everything_else();
+    }
+
+    /// Answers one process that wants to fork, or forgets the listener once nobody can ask.
+    fn let_in(&mut self, asked: bool) -> io::Result<()> {
         let Some(guest) = &mut self.guest else {
             return Ok(());
         };
+        if !asked {
+            guest.listener = None;
+        }
         let Some(listener) = &guest.listener else {
             return Ok(());
         };
@@ -256,16 +269,13 @@ impl<'a> PidOne<'a> {
                 return Ok(());
             }
         };
-        let alive = count_processes()?;
-        // A process that was let in a moment ago may not have been born yet.
-        let expected = match guest.let_in {
-            Some((when, with_it)) if when.elapsed() < Duration::from_millis(2) => alive.max(with_it),
-            _ => alive,
-        };
+        // A task that asks again has its last one, or never will.
+        guest.let_in.retain(|(task, when)| *task != notice.task && when.elapsed() < BIRTH);
+        let expected = count_processes()? + u32::try_from(guest.let_in.len()).unwrap_or(u32::MAX);
         if expected >= guest.processes {
             return sys::filter::answer(listener.as_fd(), notice, Some(libc::EAGAIN));
         }
-        guest.let_in = Some((Instant::now(), expected + 1));
+        guest.let_in.push((notice.task, Instant::now()));
         sys::filter::answer(listener.as_fd(), notice, None)
     }
 

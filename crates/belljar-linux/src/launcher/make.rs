@@ -40,12 +40,12 @@ impl Launcher {
     ) -> io::Result<()> {
         match self.try_make(shell, spec, fds) {
             Ok((pid, socket, notes)) => {
-                let made = LauncherEvent::ShellMade { shell, pid, notes };
+                let made = LauncherEvent::Made { shell, pid, notes };
                 let pidfd = self.shells.get(&pid).map(|shell| shell.pidfd.as_fd());
                 let fds: Vec<BorrowedFd<'_>> = pidfd.into_iter().chain([socket.as_fd()]).collect();
                 wire::send(control, &made, &fds)
             }
-            Err(failure) => wire::send(control, &LauncherEvent::ShellFailed { shell, failure }, &[]),
+            Err(failure) => wire::send(control, &LauncherEvent::Failed { shell, failure }, &[]),
         }
     }
 

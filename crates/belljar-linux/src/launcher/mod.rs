@@ -51,7 +51,7 @@ fn serve() -> io::Result<()> {
         let (asked, ended) = (!waits[0].revents().is_empty(), !waits[1].revents().is_empty());
         if ended {
             for shell in launcher.reap()? {
-                wire::send(&control, &LauncherEvent::ShellEnded { shell }, &[])?;
+                wire::send(&control, &LauncherEvent::Ended { shell }, &[])?;
             }
         }
         if asked {

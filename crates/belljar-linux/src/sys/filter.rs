@@ -52,6 +52,8 @@ fn load(program: &[sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_lon
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Notice {
     pub id: u64,
+    /// The thread that made it, as this pid namespace numbers it.
+    pub task: u32,
 }
 
 /// Takes the next waiting call; `None` where its caller has gone meanwhile.
@@ -61,7 +63,7 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notice>> {
     // SAFETY: the ioctl writes one seccomp_notif, which `notice` is.
     let result = unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_RECV, &raw mut notice) };
     match checked(libc::c_long::from(result)) {
-        Ok(_) => Ok(Some(Notice { id: notice.id })),
+        Ok(_) => Ok(Some(Notice { id: notice.id, task: notice.pid })),
         Err(error)
             if matches!(
                 error.raw_os_error(),

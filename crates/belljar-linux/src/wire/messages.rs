@@ -9,21 +9,21 @@ pub(crate) enum LauncherRequest {
     MakeShell { shell: u64, spec: ShellSpec },
 }
 
-/// Launcher to engine.
+/// Launcher to engine, about one shell.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LauncherEvent {
     /// Descriptors: init's pidfd, the engine's end of init's control socket.
-    ShellMade {
+    Made {
         shell: u64,
         pid: i32,
         notes: Vec<Note>,
     },
-    ShellFailed {
+    Failed {
         shell: u64,
         failure: StepFailure,
     },
     /// Init was reaped: nothing of the shell is left.
-    ShellEnded {
+    Ended {
         shell: u64,
     },
 }

@@ -1,5 +1,6 @@
 //! The integration tests: the real executable against the real kernel, as root and as an ordinary
 //! user. Every run is checked for what it left behind.
 
+mod docs;
 mod harness;
 mod smoke;

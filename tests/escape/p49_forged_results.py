@@ -1,0 +1,26 @@
+# P49: claims success wherever it can write: on its streams, on every descriptor it has or can open again
+# through /proc, and in every file it may make. Then it fails. The real exit code must be kept.
+import json, os, sys
+
+claims = [
+    json.dumps({"success": True, "outcome": {"status": "completed", "exit_code": 0}}).encode() + b"\n",
+    b'exit_code: 0\n{"Ended":{"status":0,"cpu_micros":1}}\n',
+    # An event of init in its own framing, should a channel be open.
+    b"\x03\x00\x00\x00\x06\x00\x01",
+]
+written = 0
+places = [int(name) for name in os.listdir("/proc/self/fd")] + list(range(3, 256))
+for place in places:
+    for path in (None, f"/proc/self/fd/{place}", f"/proc/1/fd/{place}", f"/dev/fd/{place}"):
+        try:
+            target = place if path is None else os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            for claim in claims:
+                os.write(target, claim)
+            written += 1
+        except OSError:
+            pass
+for name in "result.json", "exit_code", ".belljar", "outcome":
+    with open(name, "wb") as file:
+        file.write(claims[0])
+os.write(2, f"written to {written}\n".encode())
+os._exit(41)
