@@ -1,9 +1,9 @@
-# P32: writes to the programs that run: its own interpreter, and init's (CVE-2019-5736). Each way must be
-# refused.
+# P32: writes to the programs that run: its own interpreter, init's (CVE-2019-5736), and one that the
+# guest owns in a mount. Each way must be refused.
 import errno, os
 
 interpreter = os.readlink("/proc/self/exe")
-paths = ["/proc/self/exe", interpreter, "/proc/1/exe", "/usr/bin/env", "/usr/lib/os-release"]
+paths = ["/proc/self/exe", interpreter, "/proc/1/exe", "/usr/bin/env", "/usr/lib/os-release", "/workspace/shared/tool"]
 for path in paths:
     for word, flags in ("write", os.O_WRONLY), ("append", os.O_RDWR | os.O_APPEND), ("truncate", os.O_WRONLY | os.O_TRUNC):
         try:

@@ -1,6 +1,6 @@
-# P41: directories 10,000 deep, and names that would act on a terminal or a log. The depth must be
+# P41: directories N deep, and names that would act on a terminal or a log. The depth must be
 # refused, the names come back encoded, and everything be gone afterwards.
-import os
+import os, sys
 
 os.makedirs("out")
 os.chdir("out")
@@ -11,7 +11,7 @@ os.makedirs("deep")
 os.chdir("deep")
 depth = 0
 try:
-    for depth in range(10_000):
+    for depth in range(int(sys.argv[1])):
         os.mkdir("d")
         os.chdir("d")
 except OSError as error:

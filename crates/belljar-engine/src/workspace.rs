@@ -71,7 +71,8 @@ impl WorkspaceManager {
         let id = fresh_id("sb");
         base.make_sandbox(workspace, &id)?;
         let place = Place {
-            base: inner.base.clone(),
+            // Walls follow no link, so the way there must have none.
+            base: std::fs::canonicalize(&inner.base).unwrap_or_else(|_| inner.base.clone()),
             workspace: workspace.clone(),
             id,
         };

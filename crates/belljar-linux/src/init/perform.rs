@@ -162,11 +162,16 @@ impl Raising<'_> {
     }
 
     fn mount_scratch(&self) -> io::Result<()> {
+        const WHOLE: &str = ".scratch";
         let scratch = tmpfs(&[
             ("size", self.spec.disk_bytes.to_string()),
             ("nr_inodes", self.spec.inodes.to_string()),
             ("mode", "0755".to_owned()),
         ])?;
+        // Parts can be cloned only from a mount that is attached (before 6.15), so the whole stands
+        // in the new root for a moment.
+        self.make_dirs(WHOLE)?;
+        attach(scratch.as_fd(), self.root()?, WHOLE)?;
         for (place, name, mode) in SCRATCH {
             let is_tree = place == "workspace" && self.spec.workspace_is_tree;
             if is_tree {
@@ -174,12 +179,7 @@ impl Raising<'_> {
             }
             // mkdir's own mode is cut by the umask; the sticky bit needs a chmod anyway.
             rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(0o700))?;
-            rustix::fs::chmodat(
-                &scratch,
-                name,
-                Mode::from_raw_mode(mode),
-                rustix::fs::AtFlags::empty(),
-            )?;
+            rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())?;
             let part = open_tree(
                 &scratch,
                 name,
@@ -188,6 +188,9 @@ impl Raising<'_> {
             self.make_dirs(place)?;
             attach(part.as_fd(), self.root()?, place)?;
         }
+        rustix::process::fchdir(self.root()?)?;
+        rustix::mount::unmount(WHOLE, UnmountFlags::DETACH)?;
+        rustix::fs::unlinkat(self.root()?, WHOLE, rustix::fs::AtFlags::REMOVEDIR)?;
         for (tree, fd) in self.spec.trees.iter().zip(self.trees) {
             if below_scratch(&tree.guest) {
                 self.make_dirs_for(tree.is_dir, relative(&tree.guest))?;

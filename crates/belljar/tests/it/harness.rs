@@ -52,29 +52,37 @@ fn test_user() -> (u32, u32) {
     *IDS
 }
 
+/// Says where the executable is, when a test starts itself again as somebody who cannot look.
+pub(crate) const EXECUTABLE: &str = "BELLJAR_IT_EXECUTABLE";
+
 /// The executable, where every user can start it.
 pub(crate) fn executable() -> &'static Path {
-    static COPY: LazyLock<PathBuf> = LazyLock::new(|| {
-        let built = Path::new(env!("CARGO_BIN_EXE_belljar"));
-        let found = fs::metadata(built).expect("the executable");
-        let dir =
-            std::env::temp_dir()
-                .join("belljar-it")
-                .join(format!("{}-{}", found.mtime_nsec(), found.len()));
-        let copy = dir.join("belljar");
-        if !copy.exists() {
-            fs::create_dir_all(&dir).expect("a directory for the executable");
-            for dir in [dir.parent().expect("parent"), &dir] {
-                fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("open directory");
-            }
-            let partial = dir.join(format!("partial-{}", std::process::id()));
-            fs::copy(built, &partial).expect("copy the executable");
-            fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).expect("make it executable");
-            fs::rename(&partial, &copy).expect("put the executable in place");
-        }
-        copy
+    static COPY: LazyLock<PathBuf> = LazyLock::new(|| match std::env::var_os(EXECUTABLE) {
+        Some(known) => known.into(),
+        None => everyones_copy(Path::new(env!("CARGO_BIN_EXE_belljar"))),
     });
     &COPY
+}
+
+/// A copy of an executable, where every user can start it.
+pub(crate) fn everyones_copy(built: &Path) -> PathBuf {
+    let found = fs::metadata(built).expect("the executable");
+    let dir =
+        std::env::temp_dir()
+            .join("belljar-it")
+            .join(format!("{}-{}", found.mtime_nsec(), found.len()));
+    let copy = dir.join(built.file_name().expect("a name"));
+    if !copy.exists() {
+        fs::create_dir_all(&dir).expect("a directory for the executable");
+        for dir in [dir.parent().expect("parent"), &dir] {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("open directory");
+        }
+        let partial = dir.join(format!("partial-{}", std::process::id()));
+        fs::copy(built, &partial).expect("copy the executable");
+        fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).expect("make it executable");
+        fs::rename(&partial, &copy).expect("put the executable in place");
+    }
+    copy
 }
 
 /// A directory that is removed afterwards and that every user can enter and write.
@@ -199,11 +207,10 @@ impl Run {
     /// The command, ready to be started by a test that needs more than [`Run::go`].
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(executable());
-        let path = std::env::var("PATH").unwrap_or_default();
         command
             .args(&self.args)
             .env_clear()
-            .env("PATH", path)
+            .env("PATH", crate::machine::path())
             .env("HOME", "/nonexistent");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.cwd.as_deref().unwrap_or(Path::new("/")));
@@ -211,10 +218,7 @@ impl Run {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        if self.who == Who::User && is_root() {
-            let (uid, gid) = test_user();
-            command.uid(uid).gid(gid);
-        }
+        become_who(&mut command, self.who);
         command
     }
 
@@ -253,10 +257,26 @@ impl Run {
     }
 }
 
+/// Lets a command run as `who`.
+pub(crate) fn become_who(command: &mut Command, who: Who) {
+    if who == Who::User && is_root() {
+        let (uid, gid) = test_user();
+        command.uid(uid).gid(gid);
+    }
+}
+
 /// Children that tests started themselves and have not waited for yet.
 fn known() -> MutexGuard<'static, HashSet<u32>> {
     static KNOWN: LazyLock<Mutex<HashSet<u32>>> = LazyLock::new(Mutex::default);
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a child that [`spawn`] started.
+pub(crate) fn finish(child: std::process::Child) -> std::process::Output {
+    let pid = child.id();
+    let output = child.wait_with_output().expect("wait for a child");
+    known().remove(&pid);
+    output
 }
 
 /// Starts a process whose orphans, should there be any, become ours.

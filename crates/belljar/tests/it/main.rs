@@ -1,6 +1,9 @@
 //! The integration tests: the real executable against the real kernel, as root and as an ordinary
 //! user. Every run is checked for what it left behind.
 
+mod again;
 mod docs;
 mod harness;
+mod machine;
+mod requirements;
 mod smoke;

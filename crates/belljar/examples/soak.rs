@@ -1,0 +1,147 @@
+//! Runs many sandboxes in one process and counts what is left: `soak [RUNS]`.
+//!
+//! Also measures how far past a one-second deadline runs end, and how much memory the engine needs
+//! while a guest prints ten gigabytes: `soak deadline [RUNS]`, `soak output [GIGABYTES]`.
+
+use std::error::Error;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use belljar::blocking::execute_code;
+use belljar::{Bytes, Language, Seconds};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let mut words = std::env::args().skip(1);
+    match words.next().as_deref() {
+        Some("deadline") => deadline(number(words.next(), 100)?),
+        Some("output") => output(number(words.next(), 10)?),
+        runs => leaks(number(runs.map(str::to_owned), 10_000)?),
+    }
+}
+
+fn number(word: Option<String>, otherwise: usize) -> Outcome<usize> {
+    Ok(word.map_or(Ok(otherwise), |word| word.parse())?)
+}
+
+/// What this process and the machine hold.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    descriptors: usize,
+    processes: usize,
+    mounts: usize,
+    control_groups: usize,
+}
+
+fn held() -> Held {
+    let count = |path: &str| fs::read_dir(path).map_or(0, Iterator::count);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().count();
+    Held {
+        descriptors: count("/proc/self/fd"),
+        processes: fs::read_dir("/proc").map_or(0, |entries| {
+            entries
+                .flatten()
+                .filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok())
+                .filter(|name| name.trim() == "bj-launcher")
+                .count()
+        }),
+        mounts,
+        control_groups: groups("/sys/fs/cgroup", 0),
+    }
+}
+
+fn groups(dir: &str, depth: usize) -> usize {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| {
+            let ours = usize::from(entry.file_name().to_string_lossy().starts_with("bj-"));
+            let below = if depth < 6 { groups(&entry.path().to_string_lossy(), depth + 1) } else { 0 };
+            ours + below
+        })
+        .sum()
+}
+
+fn leaks(runs: usize) -> Outcome<()> {
+    let once = |turn: usize| -> Outcome<()> {
+        // Success, failure, crash and timeout take turns.
+        let code = match turn % 20 {
+            7 => "kill -SEGV $$",
+            13 => "exit 3",
+            17 => "sleep 9 & (setsid sleep 9 &) ; exit 0",
+            _ => "echo hello",
+        };
+        let mut run = execute_code(code).language(Language::Shell);
+        if turn.is_multiple_of(50) {
+            run = execute_code("sleep 9").language(Language::Shell).timeout(Seconds::new(0.05)?);
+        }
+        run.run()?;
+        Ok(())
+    };
+    for turn in 0..20 {
+        once(turn)?;
+    }
+    let before = held();
+    let started = Instant::now();
+    for turn in 0..runs {
+        once(turn)?;
+    }
+    let took = started.elapsed();
+    let after = held();
+    report(&format!(
+        "{runs} runs in {:.1} s, {:.2} ms each\nbefore {before:?}\nafter  {after:?}\nmemory {} KiB at its most\n{}",
+        took.as_secs_f64(),
+        took.as_secs_f64() * 1000.0 / runs as f64,
+        peak_kib(),
+        if before == after { "nothing left" } else { "SOMETHING WAS LEFT" },
+    ))?;
+    if before == after { Ok(()) } else { Err("something was left".into()) }
+}
+
+fn deadline(runs: usize) -> Outcome<()> {
+    let mut late: Vec<Duration> = Vec::new();
+    for _ in 0..runs {
+        let execution = execute_code("while True: pass").timeout(Seconds::whole(1)).run()?;
+        late.push(execution.outcome.duration.duration().saturating_sub(Duration::from_secs(1)));
+    }
+    late.sort();
+    let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
+    report(&format!(
+        "past a 1 s deadline over {runs} runs: p50 {:.2} ms, p99 {:.2} ms, most {:.2} ms",
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    ))
+}
+
+fn output(gigabytes: usize) -> Outcome<()> {
+    execute_code("print(1)").run()?;
+    let before = peak_kib();
+    let code = format!("head -c {gigabytes}G /dev/zero; head -c {gigabytes}G /dev/zero >&2");
+    let run = execute_code(code).language(Language::Bash).timeout(Seconds::whole(300));
+    let started = Instant::now();
+    let outcome = run.run()?.outcome;
+    report(&format!(
+        "{gigabytes} GiB to each stream in {:.1} s ({}): kept {} + {}, dropped {} + {}; engine memory {before} KiB \
+         before, {} KiB at its most",
+        started.elapsed().as_secs_f64(),
+        outcome.status,
+        Bytes::new(outcome.stdout.bytes().len() as u64),
+        Bytes::new(outcome.stderr.bytes().len() as u64),
+        Bytes::new(outcome.stdout.dropped()),
+        Bytes::new(outcome.stderr.dropped()),
+        peak_kib()
+    ))
+}
+
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+fn report(text: &str) -> Outcome<()> {
+    use std::io::Write;
+    Ok(writeln!(std::io::stdout(), "{text}")?)
+}

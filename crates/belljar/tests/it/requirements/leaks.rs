@@ -1,0 +1,174 @@
+//! R32: nothing is left after success, failure, timeout, panic, or a sudden death at any moment.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use belljar::blocking;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::again::{alone, asked_for, start, test_name};
+use crate::harness::{self, TempDir, Who, belljar, control_groups, everyone, is_root, orphans, run_code};
+
+/// R32 in its everyday forms. The check after every run is the harness's.
+#[test]
+fn r32_nothing_is_left_after_success_failure_and_timeout() {
+    let family = "(setsid sleep 600 &) ; sleep 600 & echo x > /tmp/f; mkdir -p a/b; ";
+    for who in everyone() {
+        for (end, code) in [("true", 0), ("exit 5", 5), ("kill -SEGV $$", 139), ("sleep 600", 124)] {
+            let args = ["--timeout", "1s"];
+            run_code(who, "bash", &format!("{family} {end}"), &args).go().expect_code(code);
+        }
+        run_code(who, "c", "int main(void) { nonsense", &[]).go().expect_code(1);
+    }
+}
+
+/// R32: a program that embeds belljar and panics takes its sandboxes along.
+#[test]
+fn r32_nothing_is_left_after_a_panic_of_the_embedding_program() {
+    const PANIC: &str = "BELLJAR_IT_PANIC";
+    let name = test_name!();
+    if asked_for(PANIC) {
+        let mut sandbox = blocking::Sandbox::builder().build().expect("a sandbox");
+        sandbox.exec(["touch", "here"]).expect("a command");
+        std::thread::spawn(|| blocking::execute_code("import time; time.sleep(600)").run());
+        std::thread::sleep(Duration::from_millis(300));
+        panic!("as asked for");
+    }
+    for who in everyone() {
+        // `start` looks for what is left.
+        let output = start(name, who, &[PANIC]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains("as asked for"), "{output:?}");
+    }
+}
+
+/// R32: a sandbox that is dropped while something runs in it is gone, and so is what ran.
+#[test]
+fn r32_dropping_a_run_ends_it() {
+    alone(test_name!(), || {
+        let marker = marker();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let code = format!("import time\nprint('{marker}', flush=True)\ntime.sleep(600)  # {marker}");
+        let run = belljar::execute_code(&code).arg(&marker).into_future();
+        let dropped = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(500), run).await });
+        assert!(dropped.is_err(), "it should have been running still");
+        wait_until("the guest is gone", || processes_with(&marker).is_empty());
+        wait_until("its control groups are gone", || control_groups(std::process::id()).is_empty());
+        // The engine is as good as new.
+        let run = blocking::execute_code("print('next')").run().expect("a run");
+        assert_eq!(run.outcome.stdout.text(), "next\n");
+    });
+}
+
+/// Whom a round of killing hits.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Engine,
+    Launcher,
+    Both,
+}
+
+/// R32, S1: killed at any moment, whoever it hits, nothing survives. Where launcher and engine die at
+/// once, nobody is left to remove the control group, and the next start does.
+#[test]
+fn r32_nothing_survives_a_kill_at_any_moment() {
+    alone(test_name!(), || {
+        let who = if is_root() { Who::Root } else { Who::User };
+        for round in 0..21 {
+            let victim = [Victim::Engine, Victim::Launcher, Victim::Both][round % 3];
+            kill_round(who, victim, Duration::from_millis(random(150)));
+        }
+    });
+}
+
+fn kill_round(who: Who, victim: Victim, after: Duration) {
+    let scratch = TempDir::new();
+    let marker = marker();
+    let code = format!("sleep {marker} & (setsid sleep {marker} &) ; while :; do :; done");
+    let mut command = belljar(who, ["run", "--lang", "bash", "--timeout", "60s", "-c", &code]).command();
+    command.env("TMPDIR", scratch.path());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = harness::spawn(&mut command);
+    let engine = child.id();
+    std::thread::sleep(after);
+    let launcher = children(engine).into_iter().find(|pid| is_launcher(*pid));
+    let shown = format!("{victim:?} after {after:?}, launcher {launcher:?}");
+    let kill = |pid: u32| {
+        let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
+        let _ = kill_process(pid, Signal::KILL);
+    };
+    match (victim, launcher) {
+        (Victim::Engine, _) | (Victim::Launcher, None) => kill(engine),
+        (Victim::Launcher, Some(launcher)) => kill(launcher),
+        (Victim::Both, launcher) => {
+            launcher.into_iter().for_each(kill);
+            kill(engine);
+        }
+    }
+    let output = harness::finish(child);
+    assert_ne!(output.status.code(), Some(0), "{shown}");
+    wait_until(&format!("no process is left: {shown}"), || {
+        reap_orphans();
+        processes_with(&marker).is_empty() && orphans().is_empty()
+    });
+    if matches!(victim, Victim::Both) {
+        belljar(who, ["run", "--lang", "bash", "-c", ":"]).go().expect_code(0);
+    }
+    wait_until(&format!("no control group is left: {shown}"), || control_groups(engine).is_empty());
+    let left: Vec<_> = fs::read_dir(scratch.path()).expect("scratch").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// A number that no other process has among its arguments.
+fn marker() -> String {
+    format!("6000.{}{:08}", std::process::id(), random(100_000_000))
+}
+
+fn random(below: u64) -> u64 {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("random bytes");
+    u64::from_ne_bytes(bytes) % below
+}
+
+#[track_caller]
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(10), "not within 10 s: {what}; {:?}", orphans());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for orphans that came to us and are over.
+fn reap_orphans() {
+    for orphan in orphans() {
+        let pid = orphan.split(' ').next().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        let _ = waitpid(pid, WaitOptions::NOHANG);
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn is_launcher(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "bj-launcher")
+}
+
+/// Processes other than belljar that have `marker` among their arguments.
+fn processes_with(marker: &str) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten().map(|entry| entry.path());
+    processes
+        .filter(|process| {
+            let line = fs::read(process.join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains(marker) && !line.contains("belljar")
+        })
+        .collect()
+}
