@@ -36,7 +36,10 @@ struct Held {
 
 fn held() -> Held {
     let count = |path: &str| fs::read_dir(path).map_or(0, Iterator::count);
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().count();
+    let mounts = fs::read_to_string("/proc/self/mountinfo")
+        .unwrap_or_default()
+        .lines()
+        .count();
     Held {
         descriptors: count("/proc/self/fd"),
         processes: fs::read_dir("/proc").map_or(0, |entries| {
@@ -57,7 +60,11 @@ fn groups(dir: &str, depth: usize) -> usize {
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| {
             let ours = usize::from(entry.file_name().to_string_lossy().starts_with("bj-"));
-            let below = if depth < 6 { groups(&entry.path().to_string_lossy(), depth + 1) } else { 0 };
+            let below = if depth < 6 {
+                groups(&entry.path().to_string_lossy(), depth + 1)
+            } else {
+                0
+            };
             ours + below
         })
         .sum()
@@ -74,7 +81,9 @@ fn leaks(runs: usize) -> Outcome<()> {
         };
         let mut run = execute_code(code).language(Language::Shell);
         if turn.is_multiple_of(50) {
-            run = execute_code("sleep 9").language(Language::Shell).timeout(Seconds::new(0.05)?);
+            run = execute_code("sleep 9")
+                .language(Language::Shell)
+                .timeout(Seconds::new(0.05)?);
         }
         run.run()?;
         Ok(())
@@ -94,16 +103,32 @@ fn leaks(runs: usize) -> Outcome<()> {
         took.as_secs_f64(),
         took.as_secs_f64() * 1000.0 / runs as f64,
         peak_kib(),
-        if before == after { "nothing left" } else { "SOMETHING WAS LEFT" },
+        if before == after {
+            "nothing left"
+        } else {
+            "SOMETHING WAS LEFT"
+        },
     ))?;
-    if before == after { Ok(()) } else { Err("something was left".into()) }
+    if before == after {
+        Ok(())
+    } else {
+        Err("something was left".into())
+    }
 }
 
 fn deadline(runs: usize) -> Outcome<()> {
     let mut late: Vec<Duration> = Vec::new();
     for _ in 0..runs {
-        let execution = execute_code("while True: pass").timeout(Seconds::whole(1)).run()?;
-        late.push(execution.outcome.duration.duration().saturating_sub(Duration::from_secs(1)));
+        let execution = execute_code("while True: pass")
+            .timeout(Seconds::whole(1))
+            .run()?;
+        late.push(
+            execution
+                .outcome
+                .duration
+                .duration()
+                .saturating_sub(Duration::from_secs(1)),
+        );
     }
     late.sort();
     let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
@@ -119,7 +144,9 @@ fn output(gigabytes: usize) -> Outcome<()> {
     execute_code("print(1)").run()?;
     let before = peak_kib();
     let code = format!("head -c {gigabytes}G /dev/zero; head -c {gigabytes}G /dev/zero >&2");
-    let run = execute_code(code).language(Language::Bash).timeout(Seconds::whole(300));
+    let run = execute_code(code)
+        .language(Language::Bash)
+        .timeout(Seconds::whole(300));
     let started = Instant::now();
     let outcome = run.run()?.outcome;
     report(&format!(
@@ -138,7 +165,8 @@ fn output(gigabytes: usize) -> Outcome<()> {
 fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
 }
 
 fn report(text: &str) -> Outcome<()> {

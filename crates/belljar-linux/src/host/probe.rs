@@ -38,10 +38,9 @@ pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> 
     found.insert(Control::PrivateProc, present("new /proc, own processes only"));
     found.insert(
         Control::FreshUid,
-        if is_root() {
-            present("one of a range, for each sandbox")
-        } else {
-            absent("without root there is only the caller's own uid", "run as root")
+        match fresh_ids_refusal() {
+            None => present("one of a range, for each sandbox"),
+            Some(why) => absent(why, "run as root, with all capabilities and all ids"),
         },
     );
     found.insert(Control::NoCapabilities, present("all dropped"));
@@ -112,7 +111,36 @@ fn absent(why: &str, fix: &str) -> Support {
     }
 }
 
-pub(crate) fn is_root() -> bool {
+/// Why sandboxes cannot have ids of their own; `None` where they can.
+pub(crate) fn fresh_ids_refusal() -> Option<&'static str> {
+    const SETGID: u64 = 1 << 6;
+    const SETUID: u64 = 1 << 7;
+    const SYS_ADMIN: u64 = 1 << 21;
+    let needed = SETGID | SETUID | SYS_ADMIN;
+    if !is_root() {
+        return Some("without root there is only the caller's own uid");
+    }
+    if sys::process::effective_capabilities().unwrap_or(0) & needed != needed {
+        return Some("this root lacks capabilities, as in a container");
+    }
+    // A container's own user namespace may map a few ids only.
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let covers = |line: &str| {
+        let mut numbers = line
+            .split_whitespace()
+            .filter_map(|word| word.parse::<u64>().ok());
+        let (first, count) = (numbers.next().unwrap_or(u64::MAX), numbers.nth(1).unwrap_or(0));
+        first <= u64::from(crate::launcher::FIRST_ID)
+            && u64::from(crate::launcher::LAST_ID) < first.saturating_add(count)
+    };
+    if map.lines().any(covers) {
+        None
+    } else {
+        Some("this user namespace has no ids to spare")
+    }
+}
+
+fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 

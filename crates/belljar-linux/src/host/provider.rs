@@ -115,7 +115,7 @@ impl Shared {
     }
 
     pub(crate) fn machine(&self) -> Machine {
-        let host_ids = if probe::is_root() {
+        let host_ids = if self.has(Control::FreshUid) {
             HostIds::Fresh
         } else {
             HostIds::Own {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use belljar_core::receipt::Observed;
 use belljar_core::{Control, Plan, Receipt, Support};
 
-use super::probe::is_root;
 use super::provider::Shared;
 use crate::wire::Note;
 
@@ -64,8 +63,10 @@ fn observe(control: Control, shared: &Shared, notes: &[Note], group: Option<&'st
             }
             _ => by_note(&Note::ProcMounted, "own processes only"),
         },
-        Control::FreshUid if is_root() => Observed::enforced("uid of its own"),
-        Control::FreshUid => Observed::absent("runs under the caller's uid"),
+        Control::FreshUid => match shared.controls().get(&control) {
+            Some(Support::Present { .. }) => Observed::enforced("uid of its own"),
+            _ => Observed::absent("runs under the caller's uid"),
+        },
         Control::NoCapabilities => by_note(&Note::NoCapabilities, "none left"),
         Control::NoNewPrivileges => by_note(&Note::NoNewPrivileges, "set"),
         Control::Seccomp => by_note(&Note::Seccomp, "allowlist"),

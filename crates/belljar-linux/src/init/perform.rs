@@ -179,7 +179,12 @@ impl Raising<'_> {
             }
             // mkdir's own mode is cut by the umask; the sticky bit needs a chmod anyway.
             rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(0o700))?;
-            rustix::fs::chmodat(&scratch, name, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())?;
+            rustix::fs::chmodat(
+                &scratch,
+                name,
+                Mode::from_raw_mode(mode),
+                rustix::fs::AtFlags::empty(),
+            )?;
             let part = open_tree(
                 &scratch,
                 name,
@@ -206,7 +211,8 @@ impl Raising<'_> {
             let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
             if !weaken::is_off("privateproc") {
                 fsconfig_set_string(context.as_fd(), "subset", "pid")?;
-                fsconfig_set_string(context.as_fd(), "hidepid", "2")?;
+                // Only what it may trace anyway, which init never is. The milder 2 has an exception for group 0.
+                fsconfig_set_string(context.as_fd(), "hidepid", "4")?;
             }
             fsconfig_create(context.as_fd())?;
             let proc = fsmount(

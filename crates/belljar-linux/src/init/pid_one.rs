@@ -270,7 +270,9 @@ impl<'a> PidOne<'a> {
             }
         };
         // A task that asks again has its last one, or never will.
-        guest.let_in.retain(|(task, when)| *task != notice.task && when.elapsed() < BIRTH);
+        guest
+            .let_in
+            .retain(|(task, when)| *task != notice.task && when.elapsed() < BIRTH);
         let expected = count_processes()? + u32::try_from(guest.let_in.len()).unwrap_or(u32::MAX);
         if expected >= guest.processes {
             return sys::filter::answer(listener.as_fd(), notice, Some(libc::EAGAIN));

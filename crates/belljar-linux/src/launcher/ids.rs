@@ -12,6 +12,10 @@ const PER_LAUNCHER: u32 = 1 << 12;
 /// How many launchers the range has room for.
 const LAUNCHERS: u32 = 1 << 18;
 
+/// The ends of the whole range.
+pub(crate) const FIRST_ID: u32 = BASE;
+pub(crate) const LAST_ID: u32 = BASE + (LAUNCHERS * PER_LAUNCHER - 1);
+
 /// The ids of one launcher: a block that it picks at random, so that launchers that know nothing
 /// of each other do not meet.
 #[derive(Debug)]

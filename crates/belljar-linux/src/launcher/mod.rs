@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+pub(crate) use ids::{FIRST_ID, LAST_ID};
+
 use crate::policies::PreparedFilters;
 use crate::sys;
 use crate::wire::{self, Incoming, LauncherEvent, LauncherRequest};

@@ -63,7 +63,10 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notice>> {
     // SAFETY: the ioctl writes one seccomp_notif, which `notice` is.
     let result = unsafe { libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_RECV, &raw mut notice) };
     match checked(libc::c_long::from(result)) {
-        Ok(_) => Ok(Some(Notice { id: notice.id, task: notice.pid })),
+        Ok(_) => Ok(Some(Notice {
+            id: notice.id,
+            task: notice.pid,
+        })),
         Err(error)
             if matches!(
                 error.raw_os_error(),

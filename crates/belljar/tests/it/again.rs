@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 
-use crate::harness::{self, EXECUTABLE, Who, control_groups, everyones_copy, everyone, orphans};
+use crate::harness::{self, EXECUTABLE, Who, control_groups, everyone, everyones_copy, orphans};
 
 /// The test that is to do its work in this process.
 const ALONE: &str = "BELLJAR_IT_ALONE";
@@ -31,7 +31,10 @@ pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     for who in everyone() {
         let output = start(name, who, &[]);
         let shown = text(&output);
-        assert!(output.status.success() && shown.contains("1 passed"), "{name} as {who:?}\n{shown}");
+        assert!(
+            output.status.success() && shown.contains("1 passed"),
+            "{name} as {who:?}\n{shown}"
+        );
     }
 }
 
@@ -61,8 +64,16 @@ pub(crate) fn start(name: &str, who: Who, variables: &[&str]) -> Output {
     let child = harness::spawn(&mut command);
     let pid = child.id();
     let output = harness::finish(child);
-    assert!(orphans().is_empty(), "{:?} are left of {name}\n{}", orphans(), text(&output));
-    assert!(control_groups(pid).is_empty(), "control groups are left of {name}");
+    assert!(
+        orphans().is_empty(),
+        "{:?} are left of {name}\n{}",
+        orphans(),
+        text(&output)
+    );
+    assert!(
+        control_groups(pid).is_empty(),
+        "control groups are left of {name}"
+    );
     output
 }
 

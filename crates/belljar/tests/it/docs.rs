@@ -36,17 +36,32 @@ fn every_example_prints_what_the_page_shows() {
             tried += try_page(&path, &page, who, &mut failures);
         }
     }
-    assert!(failures.is_empty(), "{} examples are wrong\n{}", failures.len(), failures.join("\n"));
-    assert!(tried >= 40, "only {tried} examples were found: the pages were not understood");
+    assert!(
+        failures.is_empty(),
+        "{} examples are wrong\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    assert!(
+        tried >= 40,
+        "only {tried} examples were found: the pages were not understood"
+    );
 }
 
 /// The negative control: a page that is wrong must be told from one that is right.
 #[test]
 fn a_wrong_example_is_found() {
-    let page = |body: &str| blocks(&format!("```python file=x.py\nprint('a', 'b')\n```\n\n```console\n{body}\n```\n"));
+    let page = |body: &str| {
+        blocks(&format!(
+            "```python file=x.py\nprint('a', 'b')\n```\n\n```console\n{body}\n```\n"
+        ))
+    };
     let wrong = |body: &str| {
         let mut failures = Vec::new();
-        assert!(try_page(Path::new("page.md"), &page(body), everyone()[0], &mut failures) > 0, "{body}");
+        assert!(
+            try_page(Path::new("page.md"), &page(body), everyone()[0], &mut failures) > 0,
+            "{body}"
+        );
         !failures.is_empty()
     };
     for right in [
@@ -105,7 +120,11 @@ fn rust_examples_are_doctests() {
     assert!(!examples.is_empty());
     for block in examples {
         let code = block.lines.join("\n");
-        assert!(shown.contains(&format!("```\n{code}\n```")), "README.md:{}:\n{code}", block.line);
+        assert!(
+            shown.contains(&format!("```\n{code}\n```")),
+            "README.md:{}:\n{code}",
+            block.line
+        );
     }
 }
 
@@ -119,8 +138,12 @@ fn the_reference_leaves_nothing_out() {
             missing.push(format!("{path}: {part}"));
         }
     };
-    let standard = Policy::builtin("standard").map(|policy| policy.to_toml()).unwrap_or_default();
-    let fields = standard.lines().filter_map(|line| Some(line.split_once('=')?.0.trim()));
+    let standard = Policy::builtin("standard")
+        .map(|policy| policy.to_toml())
+        .unwrap_or_default();
+    let fields = standard
+        .lines()
+        .filter_map(|line| Some(line.split_once('=')?.0.trim()));
     for field in fields.chain(["extends", "max_cpu_percent"]) {
         expect("reference/policy.md", format!("| `{field}` |"));
     }
@@ -129,7 +152,10 @@ fn the_reference_leaves_nothing_out() {
         expect("guides/machines.md", control.effect_of_absence().to_owned());
     }
     for kind in ErrorKind::ALL {
-        expect("reference/exit-codes.md", format!("| {} | {} |", kind.exit_code(), kind.meaning()));
+        expect(
+            "reference/exit-codes.md",
+            format!("| {} | {} |", kind.exit_code(), kind.meaning()),
+        );
     }
     for code in DenialCode::ALL {
         expect("reference/exit-codes.md", format!("| `{code}` |"));
@@ -141,8 +167,16 @@ fn the_reference_leaves_nothing_out() {
 #[test]
 fn links_lead_somewhere() {
     let mut broken = BTreeSet::new();
-    let others = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
-    for path in pages().into_iter().chain(others.map(|name| repository().join(name))) {
+    let others = [
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ];
+    for path in pages()
+        .into_iter()
+        .chain(others.map(|name| repository().join(name)))
+    {
         let text = read(&path);
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = target.split('#').next().unwrap_or_default();
@@ -160,7 +194,10 @@ fn repository() -> PathBuf {
 }
 
 fn shown(path: &Path) -> String {
-    path.strip_prefix(repository()).unwrap_or(path).display().to_string()
+    path.strip_prefix(repository())
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 #[track_caller]
@@ -171,7 +208,10 @@ fn read(path: &Path) -> String {
 #[track_caller]
 fn assert_same(page: &str, expected: &str, command: &str) {
     let found = read(&repository().join(page));
-    assert!(found == expected, "{page} is not what `{command}` prints; write it anew: {command} > {page}");
+    assert!(
+        found == expected,
+        "{page} is not what `{command}` prints; write it anew: {command} > {page}"
+    );
 }
 
 /// README.md and every page below docs/.
@@ -209,7 +249,11 @@ fn blocks(text: &str) -> Vec<Block> {
             None if line.starts_with("```") => {
                 let info = line.trim_start_matches('`');
                 let fence = &line[..line.len() - info.len()];
-                let block = Block { info: info.trim().to_owned(), line: number + 2, lines: Vec::new() };
+                let block = Block {
+                    info: info.trim().to_owned(),
+                    line: number + 2,
+                    lines: Vec::new(),
+                };
                 open = Some((fence, block));
             }
             None => {}
@@ -234,13 +278,23 @@ fn examples(block: &Block) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     let mut lines = block.lines.iter().zip(block.line..);
     while let Some((text, line)) = lines.next() {
-        match (text.strip_prefix("$ "), text.strip_prefix("> "), examples.last_mut()) {
+        match (
+            text.strip_prefix("$ "),
+            text.strip_prefix("> "),
+            examples.last_mut(),
+        ) {
             (Some("echo $?"), _, Some(last)) => {
                 let code = lines.next().and_then(|(text, _)| text.parse().ok());
-                last.code = code.unwrap_or_else(|| panic!("line {line}: `echo $?` must be followed by a number"));
+                last.code =
+                    code.unwrap_or_else(|| panic!("line {line}: `echo $?` must be followed by a number"));
             }
             (Some(command), _, _) => {
-                examples.push(Example { line, command: command.to_owned(), output: Vec::new(), code: 0 });
+                examples.push(Example {
+                    line,
+                    command: command.to_owned(),
+                    output: Vec::new(),
+                    code: 0,
+                });
             }
             (None, Some(more), Some(last)) if last.output.is_empty() => {
                 last.command.push('\n');
@@ -250,7 +304,11 @@ fn examples(block: &Block) -> Vec<Example> {
             (None, _, None) => panic!("line {line}: a console block starts with `$ `"),
         }
     }
-    assert!(!examples.is_empty(), "line {}: a console block without a command", block.line);
+    assert!(
+        !examples.is_empty(),
+        "line {}: a console block without a command",
+        block.line
+    );
     examples
 }
 
@@ -281,19 +339,35 @@ fn try_page(path: &Path, page: &[Block], who: Who, failures: &mut Vec<String>) -
 fn copy_examples(dir: &Path) {
     let made = fs::create_dir(dir.join("examples"));
     assert!(made.is_ok(), "{made:?}");
-    for entry in fs::read_dir(repository().join("examples")).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(repository().join("examples"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let copied = fs::copy(entry.path(), dir.join("examples").join(entry.file_name()));
         assert!(copied.is_ok(), "{copied:?}");
     }
 }
 
 fn describe(path: &Path, example: &Example, who: Who, code: i32, output: &[&str]) -> String {
-    let mut text = format!("{}:{} as {who:?}: $ {}\n", shown(path), example.line, example.command);
+    let mut text = format!(
+        "{}:{} as {who:?}: $ {}\n",
+        shown(path),
+        example.line,
+        example.command
+    );
     // Writing into a string does not fail.
-    let _ = writeln!(text, "  exit code {code}, the page says {}; it printed", example.code);
+    let _ = writeln!(
+        text,
+        "  exit code {code}, the page says {}; it printed",
+        example.code
+    );
     output.iter().for_each(|line| drop(writeln!(text, "  | {line}")));
     let _ = writeln!(text, "  and the page says");
-    example.output.iter().for_each(|line| drop(writeln!(text, "  | {line}")));
+    example
+        .output
+        .iter()
+        .for_each(|line| drop(writeln!(text, "  | {line}")));
     text
 }
 
@@ -314,7 +388,10 @@ fn perform(line: &str, dir: &Path, who: Who) -> (i32, String) {
     if words[0] == "cat" {
         return (0, String::from_utf8_lossy(&feed(&command, dir)).into_owned());
     }
-    assert_eq!(words[0], "belljar", "not a command that the examples have: {line}");
+    assert_eq!(
+        words[0], "belljar",
+        "not a command that the examples have: {line}"
+    );
     let done = belljar(who, words.into_iter().skip(1)).cwd(dir).stdin(input).go();
     let code = done.code.unwrap_or(-1);
     match target {

@@ -67,10 +67,9 @@ pub(crate) fn executable() -> &'static Path {
 /// A copy of an executable, where every user can start it.
 pub(crate) fn everyones_copy(built: &Path) -> PathBuf {
     let found = fs::metadata(built).expect("the executable");
-    let dir =
-        std::env::temp_dir()
-            .join("belljar-it")
-            .join(format!("{}-{}", found.mtime_nsec(), found.len()));
+    let dir = std::env::temp_dir()
+        .join("belljar-it")
+        .join(format!("{}-{}", found.mtime_nsec(), found.len()));
     let copy = dir.join(built.file_name().expect("a name"));
     if !copy.exists() {
         fs::create_dir_all(&dir).expect("a directory for the executable");
@@ -125,7 +124,7 @@ pub(crate) struct Run {
     stdin: Vec<u8>,
     env: Vec<(String, String)>,
     cwd: Option<PathBuf>,
-    leaks_expected: bool,
+    before: Vec<String>,
 }
 
 /// What came of it.
@@ -171,7 +170,7 @@ pub(crate) fn belljar<S: Into<String>>(who: Who, args: impl IntoIterator<Item = 
         stdin: Vec::new(),
         env: Vec::new(),
         cwd: None,
-        leaks_expected: false,
+        before: Vec::new(),
     }
 }
 
@@ -199,6 +198,12 @@ impl Run {
         self
     }
 
+    /// Starts it by way of another command, which takes it as its last arguments.
+    pub(crate) fn within(mut self, before: &[&str]) -> Self {
+        self.before = before.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
     /// Leaves controls out, to see the attack get through. Needs the `weaken` feature.
     pub(crate) fn without(self, controls: &str) -> Self {
         self.env("BELLJAR_WEAKEN", controls)
@@ -206,8 +211,14 @@ impl Run {
 
     /// The command, ready to be started by a test that needs more than [`Run::go`].
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(executable());
+        let mut words = self
+            .before
+            .iter()
+            .map(String::as_str)
+            .chain(executable().to_str());
+        let mut command = Command::new(words.next().expect("a program"));
         command
+            .args(words)
             .args(&self.args)
             .env_clear()
             .env("PATH", crate::machine::path())
@@ -247,12 +258,10 @@ impl Run {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             took,
         };
-        if !self.leaks_expected {
-            expect_nothing_left(pid, &done);
-            assert_eq!(mounts(), before, "mounts were left: {done:#?}");
-            let left: Vec<_> = fs::read_dir(scratch.path()).expect("scratch").flatten().collect();
-            assert!(left.is_empty(), "files were left in TMPDIR: {left:?}");
-        }
+        expect_nothing_left(pid, &done);
+        assert_eq!(mounts(), before, "mounts were left: {done:#?}");
+        let left: Vec<_> = fs::read_dir(scratch.path()).expect("scratch").flatten().collect();
+        assert!(left.is_empty(), "files were left in TMPDIR: {left:?}");
         done
     }
 }

@@ -30,7 +30,10 @@ pub(crate) fn path() -> String {
 pub(crate) fn venv() -> Option<PathBuf> {
     let given = std::env::var_os("BELLJAR_TEST_VENV").map(PathBuf::from);
     let made = tools().into_iter().map(|dir| dir.join("venv"));
-    given.into_iter().chain(made).find(|venv| venv.join("bin/python3").exists())
+    given
+        .into_iter()
+        .chain(made)
+        .find(|venv| venv.join("bin/python3").exists())
 }
 
 /// Tells that something could not be tried here. The line is seen whether the test passes or not,
@@ -41,7 +44,8 @@ pub(crate) fn absent(what: &str, why: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
     if let Some(list) = std::env::var_os("BELLJAR_TEST_ABSENT") {
         let file = OpenOptions::new().create(true).append(true).open(list);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("note what is absent");
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("note what is absent");
     }
 }
 
@@ -82,7 +86,10 @@ fn ask(who: Who) -> BTreeMap<String, Row> {
 pub(crate) fn has(who: Who, language: &str, what: &str) -> bool {
     let row = &languages(who)[language];
     if !row.available {
-        absent(what, &format!("{who:?} has no {language} (install {})", row.install));
+        absent(
+            what,
+            &format!("{who:?} has no {language} (install {})", row.install),
+        );
     }
     row.available
 }

@@ -2,7 +2,9 @@
 //! user. Every run is checked for what it left behind.
 
 mod again;
+mod degraded;
 mod docs;
+mod escape;
 mod harness;
 mod machine;
 mod requirements;

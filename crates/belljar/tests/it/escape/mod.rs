@@ -13,8 +13,9 @@ mod resources;
 mod times;
 
 use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
 
-use crate::harness::{Done, Run, Who, belljar};
+use crate::harness::{Done, Run, Who, belljar, finish, spawn};
 
 /// A program of `tests/escape`.
 #[derive(Clone, Copy, Debug)]
@@ -51,22 +52,24 @@ impl Program {
         belljar(who, all)
     }
 
-    /// Without any sandbox, as whoever runs the tests: to see what the program would do.
+    /// A Python program without any sandbox, as whoever runs the tests: to see what it would do.
     fn outside(self, args: &[&str]) -> String {
-        let interpreter = if self.language() == "python" { "python3" } else { self.language() };
-        let output = std::process::Command::new(interpreter)
+        let mut command = Command::new("python3");
+        command
             .args(["-c", self.code])
-            .args((self.language() == "bash").then_some("bash"))
             .args(args)
-            .output()
-            .expect("start an interpreter");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        String::from_utf8_lossy(&finish(spawn(&mut command)).stdout).into_owned()
     }
 }
 
 /// What a program said: `name: answer` on each line.
 fn answers(text: &str) -> BTreeMap<&str, &str> {
-    text.lines().filter_map(|line| line.split_once(':')).map(|(name, answer)| (name, answer.trim())).collect()
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, answer)| (name, answer.trim()))
+        .collect()
 }
 
 /// One answer of a run.
@@ -79,7 +82,9 @@ fn answer(done: &Done, name: &str) -> String {
 
 #[track_caller]
 fn number(done: &Done, name: &str) -> u64 {
-    answer(done, name).parse().unwrap_or_else(|_| panic!("`{name}` is not a number: {done:#?}"))
+    answer(done, name)
+        .parse()
+        .unwrap_or_else(|_| panic!("`{name}` is not a number: {done:#?}"))
 }
 
 /// Fails unless there are answers and all of them are among `fine`.
@@ -88,13 +93,19 @@ fn expect_only(done: &Done, fine: &[&str]) {
     let stdout = done.guest_stdout();
     let answers = answers(&stdout);
     assert!(!answers.is_empty(), "no answers: {done:#?}");
-    let wrong: Vec<_> = answers.iter().filter(|(_, answer)| !fine.contains(answer)).collect();
+    let wrong: Vec<_> = answers
+        .iter()
+        .filter(|(_, answer)| !fine.contains(answer))
+        .collect();
     assert!(wrong.is_empty(), "got through: {wrong:?} in {done:#?}");
 }
 
 /// `outcome.error.type`, or an empty word.
 fn error_kind(done: &Done) -> String {
-    done.json()["outcome"]["error"]["type"].as_str().unwrap_or_default().to_owned()
+    done.json()["outcome"]["error"]["type"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Whether the receipt says that a control was in force.

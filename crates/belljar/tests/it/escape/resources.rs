@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{Done, answer, enforced, error_kind, number, program};
-use crate::harness::{TempDir, Who, everyone, expect_nothing_left, is_root, run_code, spawn};
+use crate::harness::{TempDir, Who, everyone, expect_nothing_left, finish, is_root, run_code, spawn};
 
 /// The memory limit of the programs that fill memory, in MiB, and how much they ask for: enough to
 /// be far beyond it, little enough for any machine should a wall be missing.
@@ -15,18 +15,28 @@ const WANTED: &str = "600";
 /// Ran out of memory as the kernel or the watchdog saw it, or was refused the memory.
 #[track_caller]
 fn expect_memory_held(done: &Done) {
-    let refused = || ["EPERM", "ENOMEM", "MemoryError", "OSError"].contains(&answer(done, "stopped by").as_str());
+    let refused =
+        || ["EPERM", "ENOMEM", "MemoryError", "OSError"].contains(&answer(done, "stopped by").as_str());
     // Without a memory controller some kinds of memory are refused instead of counted.
     let counted = enforced(done, "memory-cgroup");
-    assert!(error_kind(done) == "out_of_memory" || (!counted && refused()), "{done:#?}");
+    assert!(
+        error_kind(done) == "out_of_memory" || (!counted && refused()),
+        "{done:#?}"
+    );
 }
 
 #[test]
 fn p01_fork_bomb_is_contained() {
     for who in everyone() {
         let neighbour = std::thread::spawn(move || run_code(who, "python", "print(6 * 7)", &[]).go());
-        let done = program!("p01_fork_bomb.bash").run(who, &["--timeout", "1s"], &[]).go().expect_code(124);
-        assert!(done.stderr.is_empty() && done.stdout.contains("Resource temporarily unavailable"), "{done:#?}");
+        let done = program!("p01_fork_bomb.bash")
+            .run(who, &["--timeout", "1s"], &[])
+            .go()
+            .expect_code(124);
+        assert!(
+            done.stderr.is_empty() && done.stdout.contains("Resource temporarily unavailable"),
+            "{done:#?}"
+        );
         assert_eq!(neighbour.join().expect("a neighbour").guest_stdout(), "42\n");
     }
 }
@@ -37,8 +47,14 @@ fn p01_children_are_counted() {
     for who in everyone() {
         for limit in [1, 4, 10] {
             let options = ["--processes", &limit.to_string()];
-            let done = program!("p01_count_forks.py").run(who, &options, &["40"]).go().expect_code(0);
-            assert_eq!((number(&done, "children"), answer(&done, "stopped by").as_str()), (limit - 1, "EAGAIN"));
+            let done = program!("p01_count_forks.py")
+                .run(who, &options, &["40"])
+                .go()
+                .expect_code(0);
+            assert_eq!(
+                (number(&done, "children"), answer(&done, "stopped by").as_str()),
+                (limit - 1, "EAGAIN")
+            );
         }
     }
 }
@@ -49,7 +65,10 @@ fn p01_children_are_counted() {
 #[test]
 fn p01_children_get_through_without_countprocesses() {
     for who in everyone() {
-        let done = program!("p01_count_forks.py").run(who, &[], &["40"]).without("countprocesses").go();
+        let done = program!("p01_count_forks.py")
+            .run(who, &[], &["40"])
+            .without("countprocesses")
+            .go();
         assert_eq!(number(&done, "children"), 40);
         assert!(!enforced(&done, "process-count"));
     }
@@ -60,7 +79,9 @@ fn p01_children_get_through_without_countprocesses() {
 fn p01_the_count_forgets_the_dead() {
     for who in everyone() {
         let code = "import os\nfor _ in range(60):\n    if os.fork() == 0: os._exit(0)\n    os.wait()\nprint('fine')";
-        let done = run_code(who, "python", code, &["--processes", "2"]).go().expect_code(0);
+        let done = run_code(who, "python", code, &["--processes", "2"])
+            .go()
+            .expect_code(0);
         assert_eq!(done.guest_stdout(), "fine\n");
     }
 }
@@ -68,8 +89,14 @@ fn p01_the_count_forgets_the_dead() {
 #[test]
 fn p02_ten_thousand_threads_are_refused() {
     for who in everyone() {
-        let done = program!("p02_threads.c").run(who, &[], &["10000"]).go().expect_code(0);
-        assert!(number(&done, "threads") < 300 && answer(&done, "stopped by") == "EAGAIN", "{done:#?}");
+        let done = program!("p02_threads.c")
+            .run(who, &[], &["10000"])
+            .go()
+            .expect_code(0);
+        assert!(
+            number(&done, "threads") < 300 && answer(&done, "stopped by") == "EAGAIN",
+            "{done:#?}"
+        );
     }
 }
 
@@ -78,7 +105,10 @@ fn p02_ten_thousand_threads_are_refused() {
 #[test]
 fn p02_threads_get_through_without_rlimits_and_cgroup() {
     for who in everyone() {
-        let done = program!("p02_threads.c").run(who, &[], &["400"]).without("rlimits,cgroup").go();
+        let done = program!("p02_threads.c")
+            .run(who, &[], &["400"])
+            .without("rlimits,cgroup")
+            .go();
         assert_eq!(number(&done, "threads"), 400);
     }
 }
@@ -87,10 +117,14 @@ fn p02_threads_get_through_without_rlimits_and_cgroup() {
 fn p03_memory_of_every_kind_runs_out() {
     for who in everyone() {
         for kind in ["private", "shared", "tables"] {
-            let done = program!("p03_memory.py").run(who, &["--memory", LIMIT], &[kind, WANTED]).go();
+            let done = program!("p03_memory.py")
+                .run(who, &["--memory", LIMIT], &[kind, WANTED])
+                .go();
             expect_memory_held(&done);
         }
-        let done = program!("p03_queues.py").run(who, &["--memory", LIMIT], &[WANTED]).go();
+        let done = program!("p03_queues.py")
+            .run(who, &["--memory", LIMIT], &[WANTED])
+            .go();
         expect_memory_held(&done);
     }
 }
@@ -131,7 +165,11 @@ fn p03_the_watchdog_holds_memory_without_cgroup() {
 #[test]
 fn p04_files_without_a_name_run_out_of_memory() {
     for who in everyone() {
-        expect_memory_held(&program!("p04_memfd.py").run(who, &["--memory", LIMIT], &[WANTED]).go());
+        expect_memory_held(
+            &program!("p04_memfd.py")
+                .run(who, &["--memory", LIMIT], &[WANTED])
+                .go(),
+        );
     }
 }
 
@@ -152,7 +190,10 @@ fn p05_scratch_space_is_bounded() {
     for who in everyone() {
         for disk in [16, 96] {
             let options = ["--memory", "256M", "--disk", &format!("{disk}M")];
-            let done = program!("p05_fill_disk.py").run(who, &options, &[]).go().expect_code(0);
+            let done = program!("p05_fill_disk.py")
+                .run(who, &options, &[])
+                .go()
+                .expect_code(0);
             assert!((disk - 4..=disk).contains(&number(&done, "total")), "{done:#?}");
             for place in ["/tmp", "/dev/shm", "/workspace"] {
                 assert_eq!(answer(&done, place), "ENOSPC");
@@ -179,11 +220,16 @@ fn p06_pipes_are_bounded() {
 #[test]
 fn p07_socket_buffers_are_bounded() {
     for who in everyone() {
-        let done = program!("p07_socketpairs.py").run(who, &["--memory", LIMIT, "--open-files", "512"], &[]).go();
+        let done = program!("p07_socketpairs.py")
+            .run(who, &["--memory", LIMIT, "--open-files", "512"], &[])
+            .go();
         if enforced(&done, "memory-cgroup") {
             assert_eq!(error_kind(&done), "out_of_memory", "{done:#?}");
         } else {
-            assert!(number(&done, "total") <= 128 && answer(&done, "stopped by") == "EMFILE", "{done:#?}");
+            assert!(
+                number(&done, "total") <= 128 && answer(&done, "stopped by") == "EMFILE",
+                "{done:#?}"
+            );
         }
     }
 }
@@ -204,7 +250,10 @@ fn p07_socket_buffers_get_through_without_cgroup() {
 fn p08_empty_files_are_bounded() {
     for who in everyone() {
         for (disk, most) in [("8M", 4096), ("32M", 16384)] {
-            let done = program!("p08_empty_files.py").run(who, &["--disk", disk], &["100000"]).go().expect_code(0);
+            let done = program!("p08_empty_files.py")
+                .run(who, &["--disk", disk], &["100000"])
+                .go()
+                .expect_code(0);
             assert_eq!(answer(&done, "stopped by"), "ENOSPC");
             assert!((most - 64..=most).contains(&number(&done, "made")), "{done:#?}");
         }
@@ -214,7 +263,10 @@ fn p08_empty_files_are_bounded() {
 #[test]
 fn p09_a_sparse_output_is_refused() {
     for who in everyone() {
-        let done = program!("p09_sparse_output.py").run(who, &[], &[]).go().expect_code(0);
+        let done = program!("p09_sparse_output.py")
+            .run(who, &[], &[])
+            .go()
+            .expect_code(0);
         assert_eq!(answer(&done, "truncate"), "EFBIG");
     }
 }
@@ -226,7 +278,10 @@ fn p09_a_sparse_output_gets_made_without_rlimits() {
     for who in everyone() {
         let place = TempDir::new();
         let out = format!("big={}/", place.path().display());
-        let done = program!("p09_sparse_output.py").run(who, &["--out", &out], &[]).without("rlimits").go();
+        let done = program!("p09_sparse_output.py")
+            .run(who, &["--out", &out], &[])
+            .without("rlimits")
+            .go();
         assert_eq!(answer(&done, "truncate"), "ok");
         assert_eq!(done.json()["outcome"]["files"][0]["state"], "refused");
         assert_eq!(fs::read_dir(place.path()).expect("a place").count(), 0);
@@ -261,7 +316,7 @@ fn flood(who: Who, limit: &str) -> u64 {
             }
             peak
         });
-        let output = child.wait_with_output().expect("wait for belljar");
+        let output = finish(child);
         over.store(true, Ordering::Relaxed);
         (output, watching.join().expect("the watcher"))
     });
@@ -289,8 +344,14 @@ fn peak_kib(pid: u32) -> Option<u64> {
 #[test]
 fn p11_descriptors_run_out() {
     for who in everyone() {
-        let done = program!("p11_descriptors.py").run(who, &["--open-files", "64"], &["2000"]).go().expect_code(0);
-        assert!(number(&done, "held") <= 64 && answer(&done, "stopped by") == "EMFILE", "{done:#?}");
+        let done = program!("p11_descriptors.py")
+            .run(who, &["--open-files", "64"], &["2000"])
+            .go()
+            .expect_code(0);
+        assert!(
+            number(&done, "held") <= 64 && answer(&done, "stopped by") == "EMFILE",
+            "{done:#?}"
+        );
     }
 }
 

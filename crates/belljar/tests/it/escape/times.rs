@@ -16,9 +16,16 @@ fn duration(done: &Done) -> f64 {
 #[track_caller]
 fn expect_deadline_kept(program: Program, who: Who) {
     for limit in [0.3, 0.9] {
-        let done = program.run(who, &["--timeout", &format!("{limit}s")], &[]).go().expect_code(124);
+        let done = program
+            .run(who, &["--timeout", &format!("{limit}s")], &[])
+            .go()
+            .expect_code(124);
         assert_eq!(error_kind(&done), "timeout");
-        assert!((limit..limit + 0.5).contains(&duration(&done)), "{} after {limit}", duration(&done));
+        assert!(
+            (limit..limit + 0.5).contains(&duration(&done)),
+            "{} after {limit}",
+            duration(&done)
+        );
     }
 }
 
@@ -41,7 +48,10 @@ fn p14_a_daemon_writes_nothing_after_the_result() {
     for who in everyone() {
         let place = TempDir::new();
         let mount = format!("{}:/workspace/shared:rw", place.path().display());
-        let done = program!("p14_double_fork.py").run(who, &["--mount", &mount], &[]).go().expect_code(0);
+        let done = program!("p14_double_fork.py")
+            .run(who, &["--mount", &mount], &[])
+            .go()
+            .expect_code(0);
         let ticks = || fs::read(place.path().join("ticks")).expect("it did write");
         let seen = ticks();
         assert!(!seen.is_empty() && !seen.ends_with(b"end"), "{done:#?}");
@@ -57,8 +67,16 @@ fn p14_a_daemon_gets_through_without_killrest() {
     for who in everyone() {
         let place = TempDir::new();
         let mount = format!("{}:/workspace/shared:rw", place.path().display());
-        program!("p14_double_fork.py").run(who, &["--mount", &mount], &[]).without("killrest").go().expect_code(0);
-        assert!(fs::read(place.path().join("ticks")).expect("it did write").ends_with(b"end"));
+        program!("p14_double_fork.py")
+            .run(who, &["--mount", &mount], &[])
+            .without("killrest")
+            .go()
+            .expect_code(0);
+        assert!(
+            fs::read(place.path().join("ticks"))
+                .expect("it did write")
+                .ends_with(b"end")
+        );
     }
 }
 
@@ -79,7 +97,10 @@ fn p15_orphans_are_reaped() {
 #[test]
 fn p16_a_child_that_keeps_stdout_open_holds_up_nothing() {
     for who in everyone() {
-        let done = program!("p16_held_stdout.bash").run(who, &[], &[]).go().expect_code(0);
+        let done = program!("p16_held_stdout.bash")
+            .run(who, &[], &[])
+            .go()
+            .expect_code(0);
         assert_eq!(done.guest_stdout(), "ended\n");
         assert!(duration(&done) < 1.0, "{}", duration(&done));
     }
@@ -90,7 +111,10 @@ fn p16_a_child_that_keeps_stdout_open_holds_up_nothing() {
 #[test]
 fn p16_a_child_holds_up_the_result_without_killrest() {
     for who in everyone() {
-        let done = program!("p16_held_stdout.bash").run(who, &[], &[]).without("killrest").go();
+        let done = program!("p16_held_stdout.bash")
+            .run(who, &[], &[])
+            .without("killrest")
+            .go();
         assert!(duration(&done) >= 1.5, "{}", duration(&done));
     }
 }
@@ -99,7 +123,10 @@ fn p16_a_child_holds_up_the_result_without_killrest() {
 #[track_caller]
 fn expect_compiler_stopped(done: &Done) {
     let outcome = &done.json()["outcome"];
-    assert!(["compile_failed", "out_of_memory"].contains(&error_kind(done).as_str()), "{done:#?}");
+    assert!(
+        ["compile_failed", "out_of_memory"].contains(&error_kind(done).as_str()),
+        "{done:#?}"
+    );
     assert_eq!(outcome["error"]["stage"], "compile");
     assert_eq!(outcome["stdout"], "", "nothing may run");
 }
@@ -109,7 +136,10 @@ fn expect_compiler_stopped(done: &Done) {
 fn p17_a_huge_array_ends_the_compiler() {
     for who in everyone() {
         expect_compiler_stopped(&program!("p17_huge_array.c").run(who, &[], &[]).go());
-        let small = Program { name: "small.c", code: "int main[1 << 20] = {1};" };
+        let small = Program {
+            name: "small.c",
+            code: "int main[1 << 20] = {1};",
+        };
         assert_eq!(error_kind(&small.run(who, &[], &[]).go()), "signal");
     }
 }
@@ -119,9 +149,15 @@ fn p17_a_huge_array_ends_the_compiler() {
 #[test]
 fn p18_an_endless_header_ends_the_compiler() {
     for who in everyone() {
-        let done = program!("p18_endless_include.c").run(who, &[], &[]).go().expect_code(137);
+        let done = program!("p18_endless_include.c")
+            .run(who, &[], &[])
+            .go()
+            .expect_code(137);
         expect_compiler_stopped(&done);
-        let ending = Program { name: "ending.c", code: "#include \"/dev/null\"\nint main(void) { return 0; }" };
+        let ending = Program {
+            name: "ending.c",
+            code: "#include \"/dev/null\"\nint main(void) { return 0; }",
+        };
         ending.run(who, &[], &[]).go().expect_code(0);
     }
 }

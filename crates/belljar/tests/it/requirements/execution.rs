@@ -20,7 +20,10 @@ fn r20_code_is_python_by_default_and_a_path_runs() {
             .expect_stdout("3\n");
         for (path, shown) in [(&script, "bash here\n"), (&bare, "by its first line\n")] {
             let path = path.to_str().expect("a plain path");
-            belljar(who, ["run", path]).go().expect_code(0).expect_stdout(shown);
+            belljar(who, ["run", path])
+                .go()
+                .expect_code(0)
+                .expect_stdout(shown);
         }
     }
 }
@@ -56,7 +59,10 @@ fn r20_the_library_runs_code_and_files() {
 #[test]
 fn r21_the_timeout_has_a_default_and_a_ceiling() {
     let dir = TempDir::new();
-    let patient = dir.file("patient.toml", "extends = \"standard\"\nmax_wall_time_seconds = 900");
+    let patient = dir.file(
+        "patient.toml",
+        "extends = \"standard\"\nmax_wall_time_seconds = 900",
+    );
     let patient = patient.to_str().expect("a plain path");
     for who in everyone() {
         let wall_time = |args: &[&str]| {
@@ -66,7 +72,9 @@ fn r21_the_timeout_has_a_default_and_a_ceiling() {
         assert_eq!(wall_time(&[]), Some(30.0));
         assert_eq!(wall_time(&["--timeout", "300s"]), Some(300.0));
         assert_eq!(wall_time(&["--policy", patient, "--timeout", "15m"]), Some(900.0));
-        let denied = run_code(who, "bash", ":", &["--timeout", "301s"]).go().expect_code(126);
+        let denied = run_code(who, "bash", ":", &["--timeout", "301s"])
+            .go()
+            .expect_code(126);
         assert_eq!(denied.json()["denial"]["code"], "limit_exceeds_policy");
         assert_eq!(denied.json()["denial"]["rule"], "max_wall_time_seconds");
     }
@@ -81,10 +89,15 @@ fn r22_an_endless_loop_ends_as_timeout_with_all_its_descendants() {
     for who in everyone() {
         for (language, code) in [
             ("python", "while True: pass"),
-            ("python", "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\ntime.sleep(600)"),
+            (
+                "python",
+                "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\ntime.sleep(600)",
+            ),
             ("bash", family),
         ] {
-            let done = run_code(who, language, code, &["--timeout", "1s"]).go().expect_code(124);
+            let done = run_code(who, language, code, &["--timeout", "1s"])
+                .go()
+                .expect_code(124);
             let outcome = done.json()["outcome"].clone();
             assert_eq!(outcome["status"], "timeout", "{done:#?}");
             assert_eq!(outcome["error"]["type"], "timeout");
@@ -112,11 +125,23 @@ fn r23_a_memory_overrun_has_a_type_of_its_own() {
             assert_eq!(outcome["error"]["type"], "out_of_memory", "{done:#?}");
         }
         // What is written to memory-backed files is bounded as well, by the disk limit.
-        let done = run_code(who, "python", disk, &["--disk", "16M", "--file-size", "64M"]).go().expect_code(1);
-        assert!(done.json()["outcome"]["stderr"].as_str().is_some_and(|text| text.contains("No space left")));
+        let done = run_code(who, "python", disk, &["--disk", "16M", "--file-size", "64M"])
+            .go()
+            .expect_code(1);
+        assert!(
+            done.json()["outcome"]["stderr"]
+                .as_str()
+                .is_some_and(|text| text.contains("No space left"))
+        );
         // One wish that is far too large is Python's own error, to be caught.
         let code = "try: bytearray(1 << 40)\nexcept MemoryError: print('caught')";
-        assert_eq!(run_code(who, "python", code, &[]).go().expect_code(0).guest_stdout(), "caught\n");
+        assert_eq!(
+            run_code(who, "python", code, &[])
+                .go()
+                .expect_code(0)
+                .guest_stdout(),
+            "caught\n"
+        );
     }
 }
 
@@ -126,12 +151,18 @@ fn r24_a_fork_bomb_is_contained() {
     for who in everyone() {
         for (language, code) in [
             ("bash", "bomb() { bomb | bomb & }; bomb; while :; do :; done"),
-            ("python", "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"),
+            (
+                "python",
+                "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+            ),
         ] {
             let done = run_code(who, language, code, &["--timeout", "2s"]).go();
             assert_eq!(done.json()["outcome"]["status"], "timeout", "{done:#?}");
             // The machine still makes processes, and another sandbox still runs.
-            belljar(who, ["run", "-c", "print('fine')"]).go().expect_code(0).expect_stdout("fine\n");
+            belljar(who, ["run", "-c", "print('fine')"])
+                .go()
+                .expect_code(0)
+                .expect_stdout("fine\n");
         }
     }
 }

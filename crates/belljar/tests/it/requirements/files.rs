@@ -11,7 +11,11 @@ use crate::machine;
 fn private_directory(dir: &TempDir, who: Who) -> String {
     let path = dir.path().join(format!("private-{who:?}"));
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", "umask 077; mkdir \"$0\"; echo secret > \"$0/in.txt\"", path.to_str().expect("plain")]);
+    command.args([
+        "-c",
+        "umask 077; mkdir \"$0\"; echo secret > \"$0/in.txt\"",
+        path.to_str().expect("plain"),
+    ]);
     become_who(&mut command, who);
     assert!(command.status().expect("sh").success());
     path.to_str().expect("plain").to_owned()
@@ -28,22 +32,56 @@ fn r28_mounts_are_read_only_or_read_write_as_asked() {
         let dir = TempDir::new();
         let host = private_directory(&dir, who);
         for access in ["", ":ro"] {
-            let done = belljar(who, ["run", "--lang", "bash", "--mount", &format!("{host}:/data{access}"), "-c", write])
-                .go()
-                .expect_code(0);
-            assert_eq!(done.stdout, "secret\nin.txt\n1000:600\n", "{access} as {who:?}\n{}", done.stderr);
-            assert!(done.stderr.contains("Read-only file system"), "{}", done.stderr);
-        }
-        let done = belljar(who, ["run", "--lang", "bash", "--mount", &format!("{host}:/data:rw"), "-c", write])
+            let done = belljar(
+                who,
+                [
+                    "run",
+                    "--lang",
+                    "bash",
+                    "--mount",
+                    &format!("{host}:/data{access}"),
+                    "-c",
+                    write,
+                ],
+            )
             .go()
             .expect_code(0);
-        assert_eq!(done.stdout, "secret\ndir\nin.txt\nout.txt\n1000:600\n", "{}", done.stderr);
+            assert_eq!(
+                done.stdout, "secret\nin.txt\n1000:600\n",
+                "{access} as {who:?}\n{}",
+                done.stderr
+            );
+            assert!(done.stderr.contains("Read-only file system"), "{}", done.stderr);
+        }
+        let done = belljar(
+            who,
+            [
+                "run",
+                "--lang",
+                "bash",
+                "--mount",
+                &format!("{host}:/data:rw"),
+                "-c",
+                write,
+            ],
+        )
+        .go()
+        .expect_code(0);
+        assert_eq!(
+            done.stdout, "secret\ndir\nin.txt\nout.txt\n1000:600\n",
+            "{}",
+            done.stderr
+        );
         let owner = fs::metadata(&host).expect("the directory").uid();
         for (name, content) in [("out.txt", "made\n"), ("dir/f", "deep\n")] {
             let path = Path::new(&host).join(name);
             assert_eq!(fs::read_to_string(&path).expect("what the guest wrote"), content);
             let found = fs::metadata(&path).expect("its owner");
-            assert_eq!((found.uid(), found.mode() & 0o6000), (owner, 0), "{name} as {who:?}");
+            assert_eq!(
+                (found.uid(), found.mode() & 0o6000),
+                (owner, 0),
+                "{name} as {who:?}"
+            );
         }
         if let Ok(planted) = fs::metadata(Path::new(&host).join("planted")) {
             assert_eq!(planted.mode() & 0o6000, 0);
@@ -69,11 +107,17 @@ fn r28_files_and_nested_mounts() {
         let done = belljar(
             who,
             [
-                "run", "--lang", "bash",
-                "--mount", &mount("inner", "/srv/inner"),
-                "--mount", &mount("outer", "/srv"),
-                "--mount", &mount("config.ini", "/workspace/config.ini"),
-                "-c", code,
+                "run",
+                "--lang",
+                "bash",
+                "--mount",
+                &mount("inner", "/srv/inner"),
+                "--mount",
+                &mount("outer", "/srv"),
+                "--mount",
+                &mount("config.ini", "/workspace/config.ini"),
+                "-c",
+                code,
             ],
         )
         .go()
@@ -92,10 +136,36 @@ fn r29_host_files_cannot_be_read() {
     let home = std::env::var("HOME").unwrap_or_else(|_| "/root".to_owned());
     let tree = env!("CARGO_MANIFEST_DIR");
     let places = [
-        canary, "/etc/shadow", "/etc/sudoers", "/etc/ssh", "/etc/machine-id", "/root/.bashrc", "/root/.ssh", "/home",
-        "/sys/kernel", "/sys/fs/cgroup", "/proc/kcore", "/proc/kallsyms", "/proc/sys/kernel/hostname", "/proc/1/environ",
-        "/proc/1/root/etc/shadow", "/proc/1/cwd", "/dev/sda", "/dev/vda", "/dev/mem", "/dev/kmsg", "/dev/tty", "/var/log",
-        "/var/lib", "/run", "/boot", "/mnt", "/srv", "/opt", &home, tree,
+        canary,
+        "/etc/shadow",
+        "/etc/sudoers",
+        "/etc/ssh",
+        "/etc/machine-id",
+        "/root/.bashrc",
+        "/root/.ssh",
+        "/home",
+        "/sys/kernel",
+        "/sys/fs/cgroup",
+        "/proc/kcore",
+        "/proc/kallsyms",
+        "/proc/sys/kernel/hostname",
+        "/proc/1/environ",
+        "/proc/1/root/etc/shadow",
+        "/proc/1/cwd",
+        "/dev/sda",
+        "/dev/vda",
+        "/dev/mem",
+        "/dev/kmsg",
+        "/dev/tty",
+        "/var/log",
+        "/var/lib",
+        "/run",
+        "/boot",
+        "/mnt",
+        "/srv",
+        "/opt",
+        &home,
+        tree,
     ];
     let code = format!(
         "import os\nfor place in {places:?}:\n    try:\n        \
@@ -112,7 +182,12 @@ fn r29_host_files_cannot_be_read() {
         let code = "import os\nfor up in ('..', '../../..', '/proc/self/cwd/../..', '/proc/self/root'): print(sorted(os.listdir(up)))";
         let done = run_code(who, "python", code, &[]).go().expect_code(0);
         let roots: Vec<_> = done.guest_stdout().lines().map(str::to_owned).collect();
-        assert!(roots.iter().all(|root| root == &roots[0] && root.contains("workspace")), "{roots:?}");
+        assert!(
+            roots
+                .iter()
+                .all(|root| root == &roots[0] && root.contains("workspace")),
+            "{roots:?}"
+        );
     }
 }
 
@@ -142,7 +217,15 @@ fn r30_the_environment_is_clean() {
         let plain = run(&[]);
         let names: Vec<_> = plain.iter().filter_map(|line| line.split('=').next()).collect();
         let known = [
-            "HOME", "LANG", "LC_CTYPE", "LOGNAME", "PATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "TMPDIR", "USER",
+            "HOME",
+            "LANG",
+            "LC_CTYPE",
+            "LOGNAME",
+            "PATH",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONUNBUFFERED",
+            "TMPDIR",
+            "USER",
         ];
         assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
         assert!(plain.contains(&"HOME=/workspace".to_owned()), "{plain:?}");
@@ -173,11 +256,17 @@ fn r13_without_allow_file_write_writes_fail() {
     for who in everyone() {
         for (language, code) in [("python", python), ("c", c), ("rust", rust)] {
             if machine::has(who, language, "R13 for a compiled language") {
-                let done = run_code(who, language, code, &["--policy", policy]).go().expect_code(0);
+                let done = run_code(who, language, code, &["--policy", policy])
+                    .go()
+                    .expect_code(0);
                 assert_eq!(done.guest_stdout(), "tried\n", "{language} as {who:?}");
             }
         }
-        let denied = belljar(who, ["run", "--policy", policy, "--mount", "/usr:/data:rw", "-c", "1"]).go();
+        let denied = belljar(
+            who,
+            ["run", "--policy", policy, "--mount", "/usr:/data:rw", "-c", "1"],
+        )
+        .go();
         denied.expect_code(126);
     }
 }

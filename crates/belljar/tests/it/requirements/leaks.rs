@@ -16,11 +16,20 @@ use crate::harness::{self, TempDir, Who, belljar, control_groups, everyone, is_r
 fn r32_nothing_is_left_after_success_failure_and_timeout() {
     let family = "(setsid sleep 600 &) ; sleep 600 & echo x > /tmp/f; mkdir -p a/b; ";
     for who in everyone() {
-        for (end, code) in [("true", 0), ("exit 5", 5), ("kill -SEGV $$", 139), ("sleep 600", 124)] {
+        for (end, code) in [
+            ("true", 0),
+            ("exit 5", 5),
+            ("kill -SEGV $$", 139),
+            ("sleep 600", 124),
+        ] {
             let args = ["--timeout", "1s"];
-            run_code(who, "bash", &format!("{family} {end}"), &args).go().expect_code(code);
+            run_code(who, "bash", &format!("{family} {end}"), &args)
+                .go()
+                .expect_code(code);
         }
-        run_code(who, "c", "int main(void) { nonsense", &[]).go().expect_code(1);
+        run_code(who, "c", "int main(void) { nonsense", &[])
+            .go()
+            .expect_code(1);
     }
 }
 
@@ -40,7 +49,10 @@ fn r32_nothing_is_left_after_a_panic_of_the_embedding_program() {
         // `start` looks for what is left.
         let output = start(name, who, &[PANIC]);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains("as asked for"), "{output:?}");
+        assert!(
+            !output.status.success() && text.contains("as asked for"),
+            "{output:?}"
+        );
     }
 }
 
@@ -49,13 +61,18 @@ fn r32_nothing_is_left_after_a_panic_of_the_embedding_program() {
 fn r32_dropping_a_run_ends_it() {
     alone(test_name!(), || {
         let marker = marker();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         let code = format!("import time\nprint('{marker}', flush=True)\ntime.sleep(600)  # {marker}");
         let run = belljar::execute_code(&code).arg(&marker).into_future();
         let dropped = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(500), run).await });
         assert!(dropped.is_err(), "it should have been running still");
         wait_until("the guest is gone", || processes_with(&marker).is_empty());
-        wait_until("its control groups are gone", || control_groups(std::process::id()).is_empty());
+        wait_until("its control groups are gone", || {
+            control_groups(std::process::id()).is_empty()
+        });
         // The engine is as good as new.
         let run = blocking::execute_code("print('next')").run().expect("a run");
         assert_eq!(run.outcome.stdout.text(), "next\n");
@@ -89,7 +106,10 @@ fn kill_round(who: Who, victim: Victim, after: Duration) {
     let code = format!("sleep {marker} & (setsid sleep {marker} &) ; while :; do :; done");
     let mut command = belljar(who, ["run", "--lang", "bash", "--timeout", "60s", "-c", &code]).command();
     command.env("TMPDIR", scratch.path());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let child = harness::spawn(&mut command);
     let engine = child.id();
     std::thread::sleep(after);
@@ -114,9 +134,13 @@ fn kill_round(who: Who, victim: Victim, after: Duration) {
         processes_with(&marker).is_empty() && orphans().is_empty()
     });
     if matches!(victim, Victim::Both) {
-        belljar(who, ["run", "--lang", "bash", "-c", ":"]).go().expect_code(0);
+        belljar(who, ["run", "--lang", "bash", "-c", ":"])
+            .go()
+            .expect_code(0);
     }
-    wait_until(&format!("no control group is left: {shown}"), || control_groups(engine).is_empty());
+    wait_until(&format!("no control group is left: {shown}"), || {
+        control_groups(engine).is_empty()
+    });
     let left: Vec<_> = fs::read_dir(scratch.path()).expect("scratch").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -136,7 +160,11 @@ fn random(below: u64) -> u64 {
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < Duration::from_secs(10), "not within 10 s: {what}; {:?}", orphans());
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "not within 10 s: {what}; {:?}",
+            orphans()
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -144,16 +172,27 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 /// Waits for orphans that came to us and are over.
 fn reap_orphans() {
     for orphan in orphans() {
-        let pid = orphan.split(' ').next().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        let pid = orphan
+            .split(' ')
+            .next()
+            .and_then(|pid| pid.parse().ok())
+            .and_then(Pid::from_raw);
         let _ = waitpid(pid, WaitOptions::NOHANG);
     }
 }
 
 fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
     tasks
         .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
+        })
         .collect()
 }
 
@@ -163,7 +202,10 @@ fn is_launcher(pid: u32) -> bool {
 
 /// Processes other than belljar that have `marker` among their arguments.
 fn processes_with(marker: &str) -> Vec<PathBuf> {
-    let processes = fs::read_dir("/proc").expect("/proc").flatten().map(|entry| entry.path());
+    let processes = fs::read_dir("/proc")
+        .expect("/proc")
+        .flatten()
+        .map(|entry| entry.path());
     processes
         .filter(|process| {
             let line = fs::read(process.join("cmdline")).unwrap_or_default();

@@ -25,7 +25,9 @@ fn r25_cpu_time_is_limited_for_all_processes_together() {
         }
         // Sleeping costs none.
         let code = "sleep 1.5; echo rested";
-        let done = run_code(who, "bash", code, &["--cpu-seconds", "1s"]).go().expect_code(0);
+        let done = run_code(who, "bash", code, &["--cpu-seconds", "1s"])
+            .go()
+            .expect_code(0);
         assert_eq!(done.guest_stdout(), "rested\n");
     }
 }
@@ -40,7 +42,9 @@ fn r25_file_size_is_limited() {
                     except OSError as error:\n        \
                         import os; print(errno.errorcode[error.errno], os.path.getsize(place))";
     for who in everyone() {
-        let done = run_code(who, "python", code, &["--file-size", "1M"]).go().expect_code(0);
+        let done = run_code(who, "python", code, &["--file-size", "1M"])
+            .go()
+            .expect_code(0);
         assert_eq!(done.guest_stdout(), "EFBIG 1048576\n".repeat(3));
         // A program that does not care is ended by its signal.
         let code = "trap - XFSZ; exec dd if=/dev/zero of=x bs=64k count=64 status=none";
@@ -59,7 +63,9 @@ fn r25_open_files_are_limited() {
                 try:\n    while True: os.open('/dev/null', os.O_RDONLY); opened += 1\n\
                 except OSError as error: print(error.strerror, opened)";
     for who in everyone() {
-        let done = run_code(who, "python", code, &["--open-files", "32"]).go().expect_code(0);
+        let done = run_code(who, "python", code, &["--open-files", "32"])
+            .go()
+            .expect_code(0);
         assert_eq!(done.guest_stdout(), "kept\nToo many open files 32\n");
     }
 }
@@ -79,11 +85,17 @@ fn r25_processes_are_limited_exactly_and_threads_do_not_count() {
             let done = belljar(who, ["run", "--processes", processes, "-c", code, "--", threads])
                 .go()
                 .expect_code(0);
-            assert_eq!(done.stdout, format!("Resource temporarily unavailable {processes}\n"), "{threads} threads");
+            assert_eq!(
+                done.stdout,
+                format!("Resource temporarily unavailable {processes}\n"),
+                "{threads} threads"
+            );
         }
         // What has ended makes room again: many in a row are no crowd.
         let code = "for i in $(seq 200); do /bin/true || exit 9; done; for i in $(seq 50); do sh -c 'echo x | cat'; done | wc -l";
-        let done = run_code(who, "bash", code, &["--processes", "10"]).go().expect_code(0);
+        let done = run_code(who, "bash", code, &["--processes", "10"])
+            .go()
+            .expect_code(0);
         assert_eq!(done.guest_stdout().trim(), "50");
     }
 }
@@ -110,13 +122,20 @@ fn r25_a_share_of_the_cpu_slows_a_program_down() {
 fn r31_output_is_cut_with_a_marker() {
     let code = "import sys\nsys.stdout.write('o' * 5000)\nsys.stderr.write('e' * 4096)";
     for who in everyone() {
-        let done = run_code(who, "python", code, &["--output-limit", "4K"]).go().expect_code(0);
+        let done = run_code(who, "python", code, &["--output-limit", "4K"])
+            .go()
+            .expect_code(0);
         let outcome = done.json()["outcome"].clone();
-        let stdout = format!("{}\n[belljar: cut after 4 KiB, 904 B more dropped]\n", "o".repeat(4096));
+        let stdout = format!(
+            "{}\n[belljar: cut after 4 KiB, 904 B more dropped]\n",
+            "o".repeat(4096)
+        );
         assert_eq!(outcome["stdout"], stdout.as_str());
         assert_eq!(outcome["stderr"], "e".repeat(4096));
 
-        let done = belljar(who, ["run", "--output-limit", "4K", "-c", code]).go().expect_code(0);
+        let done = belljar(who, ["run", "--output-limit", "4K", "-c", code])
+            .go()
+            .expect_code(0);
         assert_eq!(done.stdout.len(), 4096);
         assert!(done.stderr.ends_with(
             "belljar: stdout was cut after 4 KiB; 904 B more were dropped\nhint: keep more with --output-limit, \
@@ -136,7 +155,11 @@ fn r31_memory_is_bounded_while_hundreds_of_megabytes_are_printed() {
             let mut args = vec!["run", "--output-limit", "8M", "-c", code];
             args.extend(json.then_some("--json"));
             let peak = peak_memory(who, &args);
-            assert!(peak < (CAP + 64) << 20, "{} MiB as {who:?}, json {json}", peak >> 20);
+            assert!(
+                peak < (CAP + 64) << 20,
+                "{} MiB as {who:?}, json {json}",
+                peak >> 20
+            );
         }
     }
 }
@@ -147,7 +170,11 @@ fn peak_memory(who: Who, args: &[&str]) -> u64 {
     let scratch = TempDir::new();
     let mut command = belljar(who, args.iter().copied()).command();
     let null = || File::options().write(true).open("/dev/null").expect("/dev/null");
-    command.stdin(Stdio::null()).stdout(null()).stderr(null()).env("TMPDIR", scratch.path());
+    command
+        .stdin(Stdio::null())
+        .stdout(null())
+        .stderr(null())
+        .env("TMPDIR", scratch.path());
     let mut child = harness::spawn(&mut command);
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;

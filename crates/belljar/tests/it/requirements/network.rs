@@ -50,7 +50,8 @@ fn r26_the_network_is_blocked_by_default() {
             if network == "none" {
                 run.clear();
             }
-            let code = format!("import sys\nsys.argv = ['', '{tcp_port}', '{udp_port}', '{name}']\n{REACH_OUT}");
+            let code =
+                format!("import sys\nsys.argv = ['', '{tcp_port}', '{udp_port}', '{name}']\n{REACH_OUT}");
             let done = run_code(who, "python", &code, &run).go().expect_code(0);
             assert_eq!(done.guest_stdout(), REFUSED, "network {network} as {who:?}");
             assert_eq!(done.json()["outcome"]["receipt"]["network"], network);
@@ -76,9 +77,16 @@ for family, host in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')):
 print(socket.gethostbyname('localhost'))
 ";
     for who in everyone() {
-        let done = run_code(who, "python", code, &["--network", "local"]).go().expect_code(0);
-        assert_eq!(done.guest_stdout(), "hello from 127.0.0.1\nhello from ::1\n127.0.0.1\n");
-        let done = run_code(who, "python", code, &["--network", "none"]).go().expect_code(0);
+        let done = run_code(who, "python", code, &["--network", "local"])
+            .go()
+            .expect_code(0);
+        assert_eq!(
+            done.guest_stdout(),
+            "hello from 127.0.0.1\nhello from ::1\n127.0.0.1\n"
+        );
+        let done = run_code(who, "python", code, &["--network", "none"])
+            .go()
+            .expect_code(0);
         assert_eq!(done.guest_stdout(), "no 127.0.0.1\nno ::1\n127.0.0.1\n");
     }
 }
@@ -88,7 +96,9 @@ print(socket.gethostbyname('localhost'))
 fn r27_named_hosts_are_refused_until_they_can_be_enforced() {
     for who in everyone() {
         for network in ["restricted", "full"] {
-            let done = run_code(who, "python", "print('ran')", &["--network", network]).go().expect_code(126);
+            let done = run_code(who, "python", "print('ran')", &["--network", network])
+                .go()
+                .expect_code(126);
             let denial = done.json()["denial"].clone();
             assert_eq!(denial["code"], "network_unavailable");
             assert_eq!(denial["value"], network);
@@ -96,7 +106,9 @@ fn r27_named_hosts_are_refused_until_they_can_be_enforced() {
         }
         // A policy that permits none is not widened by asking.
         let args = ["--policy", "standard", "--network", "local"];
-        let done = run_code(who, "python", "print('ran')", &args).go().expect_code(126);
+        let done = run_code(who, "python", "print('ran')", &args)
+            .go()
+            .expect_code(126);
         assert_eq!(done.json()["denial"]["code"], "network_not_allowed");
     }
 }

@@ -3,7 +3,10 @@
 use crate::harness::{Done, TempDir, belljar, everyone, run_code};
 
 fn denial_code(done: &Done) -> String {
-    done.json()["denial"]["code"].as_str().unwrap_or_default().to_owned()
+    done.json()["denial"]["code"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// R9: a language that the policy lacks is a failure called PolicyViolation, and nothing runs.
@@ -13,16 +16,23 @@ fn r9_a_language_that_the_policy_lacks_does_not_run() {
         let dir = TempDir::new();
         let mount = format!("{}:/data:rw", dir.path().display());
         let code = "system('touch /data/ran')";
-        let done = run_code(who, "ruby", code, &["--policy", "standard", "--mount", &mount]).go().expect_code(126);
+        let done = run_code(who, "ruby", code, &["--policy", "standard", "--mount", &mount])
+            .go()
+            .expect_code(126);
         assert_eq!(denial_code(&done), "language_not_allowed");
         let record = done.json()["record"].clone();
         assert_eq!(record["status"], "failed");
         assert_eq!(record["sandbox_id"], "");
         let message = record["error_message"].as_str().expect("a message");
-        assert!(message.starts_with("PolicyViolation: policy `standard` does not allow ruby"), "{message}");
+        assert!(
+            message.starts_with("PolicyViolation: policy `standard` does not allow ruby"),
+            "{message}"
+        );
         assert!(!dir.path().join("ran").exists());
 
-        let done = belljar(who, ["run", "--policy", "standard", "--lang", "ruby", "-c", code]).go().expect_code(126);
+        let done = belljar(who, ["run", "--policy", "standard", "--lang", "ruby", "-c", code])
+            .go()
+            .expect_code(126);
         assert_eq!(
             done.stderr,
             "belljar: policy `standard` does not allow ruby, only python, javascript, bash\n\
@@ -39,7 +49,9 @@ fn r36_a_container_policy_never_downgrades() {
     let vm = dir.file("vm.toml", "extends = \"standard\"\nisolation_level = \"vm\"");
     for who in everyone() {
         for policy in ["restricted", "high_security", vm.to_str().expect("plain")] {
-            let done = run_code(who, "python", "print('ran')", &["--policy", policy]).go().expect_code(126);
+            let done = run_code(who, "python", "print('ran')", &["--policy", policy])
+                .go()
+                .expect_code(126);
             assert_eq!(denial_code(&done), "isolation_unavailable", "{policy}");
             assert!(!done.stdout.contains("\"ran"));
         }
@@ -56,9 +68,17 @@ fn r36_a_required_control_is_there_or_nothing_runs() {
             let done = run_code(who, "bash", "echo ran", &["--require", control]).go();
             if finding["state"] == "present" {
                 let seen = &done.json()["outcome"]["receipt"]["controls"][control]["state"];
-                assert_eq!((done.code, seen.as_str()), (Some(0), Some("enforced")), "{control} as {who:?}");
+                assert_eq!(
+                    (done.code, seen.as_str()),
+                    (Some(0), Some("enforced")),
+                    "{control} as {who:?}"
+                );
             } else {
-                assert_eq!(denial_code(&done.expect_code(126)), "control_unavailable", "{control}");
+                assert_eq!(
+                    denial_code(&done.expect_code(126)),
+                    "control_unavailable",
+                    "{control}"
+                );
             }
         }
     }
@@ -71,7 +91,9 @@ fn r12_what_needs_approval_does_not_run() {
     let policy = dir.file("asking.toml", "extends = \"standard\"\nrequire_approval = true");
     for who in everyone() {
         let args = ["--policy", policy.to_str().expect("plain")];
-        let done = run_code(who, "python", "print('ran')", &args).go().expect_code(126);
+        let done = run_code(who, "python", "print('ran')", &args)
+            .go()
+            .expect_code(126);
         assert_eq!(denial_code(&done), "approval_required");
     }
 }
