@@ -11,10 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::sync::oneshot;
 
+use crate::sys;
 use crate::sys::hook::LAUNCHER_NAME;
+use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY};
 use crate::wire::{self, LauncherEvent, LauncherRequest, Note, ShellSpec, StepFailure};
 
 /// A running launcher. It ends when the last handle is dropped.
@@ -62,7 +65,7 @@ impl Launcher {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        let image = sealed_copy()?;
+        let image = read_only_image().or_else(|_| sealed_copy())?;
         let mut command = Command::new(format!(
             "/proc/self/fd/{}",
             std::os::fd::AsRawFd::as_raw_fd(&image)
@@ -178,8 +181,19 @@ fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
     pending.ended.clear();
 }
 
-/// A copy of this executable in memory that nobody can write to: a guest that got hold of init's
-/// own image could otherwise change the program on disk (as with CVE-2019-5736).
+// A guest that got hold of init's own image must not be able to change the program on disk through
+// it (as with CVE-2019-5736), so the launcher runs from an image that nobody can write to.
+
+/// This executable behind a mount of its own that cannot be written through. Cheaper than a copy,
+/// but only root may make one.
+fn read_only_image() -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let image = open_tree(rustix::fs::CWD, "/proc/self/exe", flags)?;
+    sys::mount::set_attributes(image.as_fd(), c"", READ_ONLY | NO_SUID | NO_DEV, false, None)?;
+    Ok(image)
+}
+
+/// A copy of this executable in memory that nobody can write to.
 fn sealed_copy() -> io::Result<OwnedFd> {
     let mut source = File::open("/proc/self/exe")?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

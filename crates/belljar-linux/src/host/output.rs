@@ -24,6 +24,8 @@ impl OutputPipe {
     /// A pipe: our end, and the guest's.
     pub(crate) fn new(cap: u64) -> io::Result<(Self, OwnedFd)> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        // It belongs to whoever runs the engine, and `/dev/stdout` opens it anew as the guest's uid.
+        rustix::fs::fchmod(&write, rustix::fs::Mode::from_raw_mode(0o666))?;
         rustix::io::ioctl_fionbio(&read, true)?;
         let pipe = Some(crate::sys::events::watch(read)?);
         let cap = usize::try_from(cap).unwrap_or(usize::MAX);

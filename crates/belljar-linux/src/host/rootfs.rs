@@ -144,6 +144,19 @@ fn readable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
 }
 
+/// Whether a directory holds a person's things: a home, what holds homes, or `.local` within one.
+pub(crate) fn is_private(dir: &Path) -> bool {
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .filter(|home| home.is_absolute());
+    let homes = [home, Some(PathBuf::from("/root"))];
+    let of_someone = homes
+        .iter()
+        .flatten()
+        .any(|home| home.starts_with(dir) || dir == home.join(".local"));
+    of_someone || dir.parent() == Some(Path::new("/home")) || dir == Path::new("/home")
+}
+
 /// Whether a path lies in what every guest sees anyway.
 pub(crate) fn is_system(path: &Path) -> bool {
     TOP.iter().any(|top| path.starts_with(top)) && !path.starts_with("/usr/home")
@@ -160,15 +173,8 @@ pub(crate) fn prefix_of(program: &Path) -> Option<PathBuf> {
         return Some(PathBuf::from(&text[..at + "/node_modules".len()]));
     }
     let prefix = program.parent()?.parent()?;
-    let private = [
-        std::env::var_os("HOME").map(PathBuf::from),
-        Some(PathBuf::from("/root")),
-    ]
-    .into_iter()
-    .flatten()
-    .any(|home| home.starts_with(prefix) || prefix == home.join(".local"));
     let is_prefix = program.parent()?.ends_with("bin") && prefix.join("lib").is_dir();
-    if private || !is_prefix || prefix.components().count() < 3 {
+    if is_private(prefix) || !is_prefix || prefix.components().count() < 3 {
         Some(program.to_path_buf())
     } else {
         Some(prefix.to_path_buf())
@@ -186,6 +192,8 @@ mod tests {
         assert_eq!(prefix_of(&program), Some(program));
         let program = PathBuf::from(&home).join(".local/bin/tool");
         assert_eq!(prefix_of(&program), Some(program));
+        assert!(is_private(Path::new("/")) && is_private(Path::new("/home/someone")));
+        assert!(!is_private(Path::new("/opt/tools")));
         assert_eq!(prefix_of(Path::new("/usr/bin/python3")), None);
         assert_eq!(prefix_of(Path::new("/bin/sh")), None);
     }

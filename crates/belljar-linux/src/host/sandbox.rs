@@ -30,8 +30,9 @@ pub(crate) struct NativeSandbox {
     plan: Arc<Plan>,
     shared: Arc<Shared>,
     machine: Machine,
-    group: Option<GroupGuard>,
+    /// Before the group: dropping goes in this order, and a group must be empty to be removed.
     shell: Shell,
+    group: Option<GroupGuard>,
     notes: Vec<Note>,
     shown: Vec<String>,
 }

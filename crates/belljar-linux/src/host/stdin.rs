@@ -48,6 +48,8 @@ pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
 
 fn pump(source: OwnedFd) -> io::Result<(OwnedFd, Pump)> {
     let (guest, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    // For `/dev/stdin`, as with the output.
+    rustix::fs::fchmod(&guest, Mode::from_raw_mode(0o666))?;
     let (wake, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     std::thread::Builder::new()
         .name("belljar-stdin".to_owned())

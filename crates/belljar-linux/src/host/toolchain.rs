@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use belljar_core::language::Recipe;
 use belljar_core::{Language, Toolchain};
 
-use super::rootfs::{is_system, prefix_of};
+use super::rootfs::{is_private, is_system, prefix_of};
 
 /// The first recipe whose programs are all here. Asks for versions only where the recipe depends
 /// on one, or where `with_version` says so: asking means starting the program.
@@ -97,7 +97,7 @@ fn resolve(candidate: &Path, name: &str) -> Option<Located> {
     if let Some(venv) = program
         .parent()
         .and_then(Path::parent)
-        .filter(|dir| dir.join("pyvenv.cfg").is_file())
+        .filter(|dir| dir.join("pyvenv.cfg").is_file() && !is_private(dir))
     {
         shows.push(venv.to_path_buf());
         shows.extend(

@@ -1,16 +1,24 @@
 //! Tests that start themselves again, in a process of their own and as another user.
 //!
 //! A program that embeds the library has a launcher as its child, and one that is killed leaves
-//! orphans to whoever adopts them. In a process of their own neither meets another test's eyes.
+//! orphans to whoever adopts them. So such a test does its work in a worker, below a keeper that
+//! adopts what the worker leaves and waits until it is gone: no other test sees any of it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 use crate::harness::{self, EXECUTABLE, Who, control_groups, everyone, everyones_copy, orphans};
 
-/// The test that is to do its work in this process.
-const ALONE: &str = "BELLJAR_IT_ALONE";
+/// The test that this process was started for.
+const TEST: &str = "BELLJAR_IT_TEST";
+/// What it is to do for it.
+const ROLE: &str = "BELLJAR_IT_ROLE";
+/// The exit status of a keeper whose worker left something behind.
+const LEFTOVERS: i32 = 70;
 
 /// The name of the test in which it stands.
 macro_rules! test_name {
@@ -25,56 +33,105 @@ pub(crate) use test_name;
 
 /// Does `work` once as everyone, each time in a process of its own after which nothing is left.
 pub(crate) fn alone(name: &str, work: impl FnOnce()) {
-    if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
-        return work();
-    }
-    for who in everyone() {
-        let output = start(name, who, &[]);
+    alone_and_then(name, work, |output, who| {
         let shown = text(&output);
         assert!(
             output.status.success() && shown.contains("1 passed"),
             "{name} as {who:?}\n{shown}"
         );
+    });
+}
+
+/// [`alone`], with `look` for what came of it.
+pub(crate) fn alone_and_then(name: &str, work: impl FnOnce(), look: impl Fn(Output, Who)) {
+    let ours = std::env::var(TEST).is_ok_and(|test| test == name);
+    match std::env::var(ROLE).as_deref() {
+        Ok("worker") if ours => work(),
+        Ok("keeper") if ours => keep(name),
+        _ => {
+            for who in everyone() {
+                let output = run(name, "keeper", Some(who));
+                assert_ne!(
+                    output.status.code(),
+                    Some(LEFTOVERS),
+                    "{name} as {who:?}\n{}",
+                    text(&output)
+                );
+                look(output, who);
+            }
+        }
     }
 }
 
-/// Whether this process was started by [`start`] with that variable.
-pub(crate) fn asked_for(variable: &str) -> bool {
-    std::env::var_os(variable).is_some()
+/// Runs the worker, waits until nothing is left of it, and ends as it did.
+fn keep(name: &str) {
+    let (pid, output) = run_with_pid(name, "worker", None);
+    let started = Instant::now();
+    let gone = loop {
+        reap_orphans();
+        if orphans().is_empty() && control_groups(pid).is_empty() {
+            break true;
+        }
+        if started.elapsed() > Duration::from_secs(10) {
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    if !gone {
+        eprintln!("left behind: {:?} {:?}", orphans(), control_groups(pid));
+        std::process::exit(LEFTOVERS);
+    }
+    if !output.status.success() {
+        std::process::exit(output.status.code().unwrap_or(1));
+    }
 }
 
-/// Starts this test again as `who` with further variables, waits for its end and looks for leftovers.
-pub(crate) fn start(name: &str, who: Who, variables: &[&str]) -> Output {
-    static COPY: LazyLock<PathBuf> =
-        LazyLock::new(|| everyones_copy(&std::env::current_exe().expect("this executable")));
+/// Waits for orphans that came to us and are over.
+pub(crate) fn reap_orphans() {
+    for orphan in orphans() {
+        let pid = orphan
+            .split(' ')
+            .next()
+            .and_then(|pid| pid.parse().ok())
+            .and_then(Pid::from_raw);
+        let _ = waitpid(pid, WaitOptions::NOHANG);
+    }
+}
+
+fn run(name: &str, role: &str, who: Option<Who>) -> Output {
+    run_with_pid(name, role, who).1
+}
+
+fn run_with_pid(name: &str, role: &str, who: Option<Who>) -> (u32, Output) {
+    static COPY: LazyLock<PathBuf> = LazyLock::new(|| {
+        let this = std::env::current_exe().expect("this executable");
+        if std::env::var_os(ROLE).is_some() {
+            this
+        } else {
+            everyones_copy(&this)
+        }
+    });
     let mut command = Command::new(&*COPY);
     command
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env_clear()
         .env("PATH", std::env::var("PATH").unwrap_or_default())
         .env("HOME", "/nonexistent")
-        .env(ALONE, name)
+        .env(TEST, name)
+        .env(ROLE, role)
         .env(EXECUTABLE, harness::executable())
-        .envs(variables.iter().map(|name| (name, "1")))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    harness::become_who(&mut command, who);
+    if let Some(who) = who {
+        harness::become_who(&mut command, who);
+    }
     let child = harness::spawn(&mut command);
     let pid = child.id();
-    let output = harness::finish(child);
-    assert!(
-        orphans().is_empty(),
-        "{:?} are left of {name}\n{}",
-        orphans(),
-        text(&output)
-    );
-    assert!(
-        control_groups(pid).is_empty(),
-        "control groups are left of {name}"
-    );
-    output
+    (pid, harness::finish(child))
 }
 
 fn text(output: &Output) -> String {

@@ -12,7 +12,6 @@
 //! `> NAME` around it. Every page has a directory of its own, and is tried as every user.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -350,25 +349,17 @@ fn copy_examples(dir: &Path) {
 }
 
 fn describe(path: &Path, example: &Example, who: Who, code: i32, output: &[&str]) -> String {
-    let mut text = format!(
-        "{}:{} as {who:?}: $ {}\n",
+    let indented = |lines: &[&str]| -> String { lines.iter().map(|line| format!("  | {line}\n")).collect() };
+    let expected: Vec<&str> = example.output.iter().map(String::as_str).collect();
+    format!(
+        "{}:{} as {who:?}: $ {}\n  exit code {code}, the page says {}; it printed\n{}  and the page says\n{}",
         shown(path),
         example.line,
-        example.command
-    );
-    // Writing into a string does not fail.
-    let _ = writeln!(
-        text,
-        "  exit code {code}, the page says {}; it printed",
-        example.code
-    );
-    output.iter().for_each(|line| drop(writeln!(text, "  | {line}")));
-    let _ = writeln!(text, "  and the page says");
-    example
-        .output
-        .iter()
-        .for_each(|line| drop(writeln!(text, "  | {line}")));
-    text
+        example.command,
+        example.code,
+        indented(output),
+        indented(&expected)
+    )
 }
 
 /// Runs one command line; its exit code, and its output with the errors after it.

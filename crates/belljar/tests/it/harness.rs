@@ -205,6 +205,7 @@ impl Run {
     }
 
     /// Leaves controls out, to see the attack get through. Needs the `weaken` feature.
+    #[cfg(feature = "weaken")]
     pub(crate) fn without(self, controls: &str) -> Self {
         self.env("BELLJAR_WEAKEN", controls)
     }

@@ -142,15 +142,15 @@ fn p33_only_the_streams_are_open() {
     }
 }
 
-/// Seen failing where neither init nor the guest's fork closes what it was not given: the host's
-/// directory can be read through the descriptor.
+/// Seen failing where neither init nor the guest's fork closes what it was not given, and Landlock
+/// does not hold the rest: the host's directory can be read through the descriptor.
 #[cfg(feature = "weaken")]
 #[test]
 fn p33_a_descriptor_gets_through_without_closing() {
     for who in everyone() {
         let place = TempDir::new();
         place.file("canary", "");
-        let stdout = with_leaked_descriptor(who, &place, "closeforeigndescriptors,closedescriptors");
+        let stdout = with_leaked_descriptor(who, &place, "closeforeigndescriptors,closedescriptors,landlock");
         assert_eq!(answers(&stdout).get("through 9"), Some(&"canary"), "{stdout}");
     }
 }
@@ -232,7 +232,9 @@ fn p38_hard_links_to_foreign_files_are_refused() {
         assert_eq!(answer(&done, "system"), "EXDEV");
         assert_eq!(answer(&done, "system to mount"), "EXDEV");
         if is_root() {
-            assert_eq!(answer(&done, "foreign in mount"), "EPERM");
+            // Where owners are mapped, a foreign one has no number that the kernel could compare.
+            let foreign = answer(&done, "foreign in mount");
+            assert!(["EPERM", "EOVERFLOW"].contains(&foreign.as_str()), "{done:#?}");
             assert_eq!(answer(&done, "own"), "ok");
         }
     }

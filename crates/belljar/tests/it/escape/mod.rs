@@ -5,9 +5,12 @@
 //! away: `…_gets_through_without_…`, or a wider limit in the same test. Those that need a control
 //! switched off need the `weaken` feature.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 mod files;
 mod kernel;
 mod outputs;
+mod privileges;
 mod protocol;
 mod resources;
 mod times;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{Done, answer, enforced, error_kind, number, program};
-use crate::harness::{TempDir, Who, everyone, expect_nothing_left, finish, is_root, run_code, spawn};
+use crate::harness::{Who, everyone, expect_nothing_left, finish, is_root, run_code, spawn};
 
 /// The memory limit of the programs that fill memory, in MiB, and how much they ask for: enough to
 /// be far beyond it, little enough for any machine should a wall be missing.
@@ -276,7 +276,7 @@ fn p09_a_sparse_output_is_refused() {
 #[test]
 fn p09_a_sparse_output_gets_made_without_rlimits() {
     for who in everyone() {
-        let place = TempDir::new();
+        let place = crate::harness::TempDir::new();
         let out = format!("big={}/", place.path().display());
         let done = program!("p09_sparse_output.py")
             .run(who, &["--out", &out], &[])
