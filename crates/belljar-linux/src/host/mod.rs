@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod collect;
+mod group;
 mod launcher;
 mod output;
 mod probe;
@@ -13,5 +14,6 @@ mod shell;
 mod spec;
 mod stdin;
 mod toolchain;
+mod tree;
 mod trial;
 mod watch;

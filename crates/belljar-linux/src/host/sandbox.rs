@@ -3,23 +3,21 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belljar_core::outcome::CollectedFile;
 use belljar_core::provider::{BoxFuture, Ended, StageEnd, StageIo, Stream};
 use belljar_core::request::{Content, FileIn};
-use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage};
+use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage};
 use rustix::fs::{Mode, OFlags};
-use tokio::io::unix::AsyncFd;
 
-use super::cgroup::{self, Group, GroupLimits};
+use super::group::SandboxGroup;
 use super::output::OutputPipe;
 use super::provider::Shared;
 use super::shell::{Shell, step_text};
 use super::spec::{self, Machine};
-use super::watch::{MEMORY_INTERVAL, next_cpu_check, tree_usage};
+use super::watch::Watch;
 use super::{collect, probe, receipt, stdin};
 use crate::wire::{InitEvent, InitRequest, Note};
 
@@ -32,23 +30,9 @@ pub(crate) struct NativeSandbox {
     machine: Machine,
     /// Before the group: dropping goes in this order, and a group must be empty to be removed.
     shell: Shell,
-    group: Option<GroupGuard>,
+    group: Option<SandboxGroup>,
     notes: Vec<Note>,
     shown: Vec<String>,
-}
-
-/// A group that is removed when it goes out of scope; by then nothing may be in it.
-#[derive(Debug)]
-struct GroupGuard {
-    group: Box<dyn Group>,
-    version: &'static str,
-    dirs: Vec<PathBuf>,
-}
-
-impl Drop for GroupGuard {
-    fn drop(&mut self) {
-        let _ = cgroup::remove(&self.dirs);
-    }
 }
 
 impl NativeSandbox {
@@ -59,22 +43,16 @@ impl NativeSandbox {
     ) -> Result<Self, ProviderError> {
         let machine = shared.machine();
         let launcher = shared.launcher()?;
-        let group = make_group(&shared, &id, &plan)?;
+        let group = match shared.hierarchy() {
+            Ok(hierarchy) => Some(SandboxGroup::make(hierarchy, &id, plan.limits())?),
+            Err(_) => None,
+        };
         let mut spec = spec::shell(&plan, shared.root().clone(), machine);
         let shown = spec.trees.iter().map(|tree| tree.guest.clone()).collect();
         let mut fds = Vec::new();
-        if let Some(guard) = &group {
-            let (join, descriptors) = guard
-                .group
-                .join()
-                .map_err(|error| failed("enter", "a control group", error))?;
-            spec.cgroup = join;
-            spec.cgroup_dirs = guard
-                .dirs
-                .iter()
-                .map(|dir| dir.to_string_lossy().into_owned())
-                .collect();
-            fds = descriptors;
+        if let Some(group) = &group {
+            (spec.cgroup, fds) = group.join()?;
+            spec.cgroup_dirs = group.dirs();
         }
         let asked = launcher
             .ask(spec, &fds)
@@ -145,16 +123,10 @@ impl NativeSandbox {
         Ok(())
     }
 
-    fn limit_group(&self, stage: &Stage) -> Result<(), ProviderError> {
-        let Some(guard) = &self.group else { return Ok(()) };
-        guard
-            .group
-            .limit(&group_limits(stage.limits()))
-            .map_err(|error| failed("limit", "a control group", error))
-    }
-
     async fn run_stage(&mut self, stage: &Stage, io: StageIo<'_>) -> Result<StageEnd, ProviderError> {
-        self.limit_group(stage)?;
+        if let Some(group) = &self.group {
+            group.limit(stage.limits())?;
+        }
         let cap = stage.limits().output().get();
         let (mut stdout, stdout_guest) =
             OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
@@ -162,13 +134,17 @@ impl NativeSandbox {
             OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
         let (stdin_guest, pump) =
             stdin::connect(io.stdin).map_err(|error| failed("connect", "stdin", error))?;
-        let before = self.usage();
         let request = InitRequest::Exec(Box::new(spec::guest(&self.plan, stage, self.machine)));
         let fds = [stdin_guest.as_fd(), stdout_guest.as_fd(), stderr_guest.as_fd()];
         let started = Instant::now();
         let sent = self.shell.send(&request, &fds).await;
         drop((stdin_guest, stdout_guest, stderr_guest));
-        let mut watch = Watch::new(self, stage, started, before);
+        let mut watch = Watch::new(
+            stage.limits(),
+            started,
+            self.group.as_ref(),
+            self.machine.memory_accounted,
+        );
         let mut ended = match sent {
             Ok(()) => None,
             Err(_) => Some(self.why_gone(&watch).await),
@@ -185,7 +161,7 @@ impl NativeSandbox {
             tokio::select! {
                 // Limits come before output: a guest that never stops printing must not outrun them.
                 biased;
-                reason = watch.trip(&self.group, init), if !over => {
+                reason = watch.trip(self.group.as_ref(), init), if !over => {
                     self.end_all().await;
                     ended = Some(reason);
                 }
@@ -214,29 +190,12 @@ impl NativeSandbox {
             }
         }
         drop(pump);
-        let wall = started.elapsed();
-        let after = self.usage();
-        let cpu = match (after.cpu, before.cpu) {
-            (Some(after), Some(before)) => after.saturating_sub(before),
-            _ => cpu_reported.unwrap_or(watch.cpu_seen),
-        };
         Ok(StageEnd {
             ended: ended.unwrap_or(Ended::Lost("no end was seen".to_owned())),
+            usage: watch.usage(self.group.as_ref(), cpu_reported, started.elapsed()),
             stdout: stdout.into_captured(),
             stderr: stderr.into_captured(),
-            usage: Usage {
-                wall_seconds: wall.as_secs_f64(),
-                cpu_seconds: cpu.as_secs_f64(),
-                memory_peak: after.memory_peak.or(watch.memory_seen),
-            },
         })
-    }
-
-    fn usage(&self) -> cgroup::GroupUsage {
-        self.group
-            .as_ref()
-            .map(|guard| guard.group.usage())
-            .unwrap_or_default()
     }
 
     fn observe(&mut self, notes: Vec<Note>) {
@@ -270,10 +229,10 @@ impl NativeSandbox {
 
     /// How the guest ended, from its wait status and what the kernel counted.
     fn judge(&self, status: i32, watch: &Watch) -> Ended {
-        if self.ran_out_of_memory(watch) {
+        if watch.saw_memory_run_out(self.group.as_ref()) {
             return Ended::OutOfMemory;
         }
-        if watch.deadline <= tokio::time::Instant::now() && libc::WIFSIGNALED(status) {
+        if watch.is_late() && libc::WIFSIGNALED(status) {
             // Init keeps the deadline as well, for an engine that is held up.
             return Ended::WallTime;
         }
@@ -283,14 +242,10 @@ impl NativeSandbox {
         Ended::Signaled(libc::WTERMSIG(status))
     }
 
-    fn ran_out_of_memory(&self, watch: &Watch) -> bool {
-        self.usage().out_of_memory_kills > watch.kills_before
-    }
-
     /// Init is gone although nobody here ended it.
     async fn why_gone(&mut self, watch: &Watch) -> Ended {
         self.end_all().await;
-        if self.ran_out_of_memory(watch) {
+        if watch.saw_memory_run_out(self.group.as_ref()) {
             return Ended::OutOfMemory;
         }
         Ended::Lost("the sandbox's init was killed from outside".to_owned())
@@ -310,128 +265,6 @@ async fn next_output<'a>(
     tokio::select! {
         bytes = stdout.next() => Ok((Stream::Stdout, bytes?)),
         bytes = stderr.next() => Ok((Stream::Stderr, bytes?)),
-    }
-}
-
-/// What may end a stage from outside.
-struct Watch {
-    deadline: tokio::time::Instant,
-    cpu_limit: Duration,
-    cpu_before: Duration,
-    cpu_seen: Duration,
-    memory_limit: Option<u64>,
-    memory_seen: Option<u64>,
-    kills_before: u64,
-    next_look: tokio::time::Instant,
-    out_of_memory: Option<AsyncFd<OwnedFd>>,
-}
-
-impl Watch {
-    fn new(sandbox: &NativeSandbox, stage: &Stage, started: Instant, before: cgroup::GroupUsage) -> Self {
-        let limits = stage.limits();
-        let cpu_limit = limits.cpu_time().duration();
-        let started = tokio::time::Instant::from_std(started);
-        let far = Duration::from_secs(86_400 * 365);
-        let watched = !sandbox.machine.memory_accounted && !crate::weaken::is_off("watchdog");
-        let memory_limit = watched.then(|| limits.memory().get());
-        let first_look = if memory_limit.is_some() {
-            MEMORY_INTERVAL
-        } else {
-            next_cpu_check(cpu_limit, Duration::ZERO)
-        };
-        Self {
-            deadline: started + limits.wall_time().duration().min(far),
-            cpu_limit,
-            cpu_before: before.cpu.unwrap_or_default(),
-            cpu_seen: Duration::ZERO,
-            memory_limit,
-            memory_seen: None,
-            kills_before: before.out_of_memory_kills,
-            next_look: started + first_look.min(far),
-            out_of_memory: sandbox
-                .group
-                .as_ref()
-                .and_then(|guard| guard.group.out_of_memory_event())
-                .and_then(|event| crate::sys::events::watch(event).ok()),
-        }
-    }
-
-    /// Resolves when something must end the stage. Cancel-safe.
-    async fn trip(&mut self, group: &Option<GroupGuard>, init: i32) -> Ended {
-        loop {
-            let memory = async {
-                match &self.out_of_memory {
-                    Some(event) => drop(event.readable().await),
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep_until(self.deadline) => return Ended::WallTime,
-                () = memory => return Ended::OutOfMemory,
-                () = tokio::time::sleep_until(self.next_look) => {}
-            }
-            if let Some(reason) = self.look(group, init) {
-                return reason;
-            }
-        }
-    }
-
-    fn look(&mut self, group: &Option<GroupGuard>, init: i32) -> Option<Ended> {
-        let counted = group.as_ref().and_then(|guard| guard.group.usage().cpu);
-        let tree = if counted.is_none() || self.memory_limit.is_some() {
-            tree_usage(init)
-        } else {
-            Default::default()
-        };
-        self.cpu_seen = counted
-            .map_or(tree.cpu, |cpu| cpu.saturating_sub(self.cpu_before))
-            .max(self.cpu_seen);
-        if self.memory_limit.is_some() {
-            self.memory_seen = self.memory_seen.max(Some(tree.memory));
-        }
-        if self.memory_limit.is_some_and(|limit| tree.memory > limit) {
-            return Some(Ended::OutOfMemory);
-        }
-        if self.cpu_seen >= self.cpu_limit {
-            return Some(Ended::CpuTime);
-        }
-        let pause = next_cpu_check(self.cpu_limit, self.cpu_seen);
-        let pause = if self.memory_limit.is_some() {
-            pause.min(MEMORY_INTERVAL)
-        } else {
-            pause
-        };
-        self.next_look = tokio::time::Instant::now() + pause;
-        None
-    }
-}
-
-fn make_group(shared: &Shared, id: &str, plan: &Plan) -> Result<Option<GroupGuard>, ProviderError> {
-    let Ok(hierarchy) = shared.hierarchy() else {
-        return Ok(None);
-    };
-    let group = hierarchy
-        .create(&cgroup::group_name(id))
-        .map_err(|error| failed("make", "a control group", error))?;
-    let guard = GroupGuard {
-        dirs: group.dirs(),
-        version: hierarchy.version(),
-        group,
-    };
-    guard
-        .group
-        .limit(&group_limits(plan.limits()))
-        .map_err(|error| failed("limit", "a control group", error))?;
-    Ok(Some(guard))
-}
-
-fn group_limits(limits: &belljar_core::Limits) -> GroupLimits {
-    GroupLimits {
-        memory: limits.memory().get(),
-        // Init is one of them.
-        tasks: limits.tasks() + 1,
-        cpu_percent: limits.cpu_percent(),
     }
 }
 
@@ -488,7 +321,7 @@ impl Sandbox for NativeSandbox {
     }
 
     fn receipt(&self) -> Receipt {
-        let group = self.group.as_ref().map(|guard| guard.version);
+        let group = self.group.as_ref().map(SandboxGroup::version);
         receipt::build(&self.plan, &self.shared, &self.notes, group, self.shown.clone())
     }
 
@@ -496,9 +329,7 @@ impl Sandbox for NativeSandbox {
         Box::pin(async move {
             self.end_all().await;
             match self.group.take() {
-                Some(guard) => {
-                    cgroup::remove(&guard.dirs).map_err(|error| failed("remove", "a control group", error))
-                }
+                Some(group) => group.remove(),
                 None => Ok(()),
             }
         })

@@ -1,93 +1,152 @@
-//! Watching what no control group bounds: CPU time of a whole sandbox, and memory where there is
-//! no memory controller.
+//! What may end a stage from outside: its deadline, its CPU time, its memory.
 
-use std::fs;
-use std::time::Duration;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use belljar_core::provider::Ended;
+use belljar_core::{Limits, Usage};
+use tokio::io::unix::AsyncFd;
+
+use super::group::SandboxGroup;
+use super::tree::tree_usage;
 
 /// How often memory is looked at when nothing else bounds it.
-pub(crate) const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
+const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
 /// The shortest pause between two looks at the CPU time.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// What the processes of a sandbox use, added up from outside.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TreeUsage {
-    pub cpu: Duration,
-    pub memory: u64,
+/// What may end a stage from outside.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    deadline: tokio::time::Instant,
+    cpu_limit: Duration,
+    cpu_before: Duration,
+    cpu_seen: Duration,
+    memory_limit: Option<u64>,
+    memory_seen: Option<u64>,
+    kills_before: u64,
+    next_look: tokio::time::Instant,
+    out_of_memory: Option<AsyncFd<OwnedFd>>,
 }
 
-/// Adds up all descendants of `init`: an orphan's new parent is init, so nothing is missed.
-pub(crate) fn tree_usage(init: i32) -> TreeUsage {
-    let mut usage = TreeUsage::default();
-    let mut waiting = children(init);
-    let mut seen = 0;
-    while let Some(pid) = waiting.pop() {
-        seen += 1;
-        if seen > 4096 {
-            break;
+impl Watch {
+    /// Watches a stage with `limits` that starts now. `memory_accounted` says that the kernel bounds its
+    /// memory by itself.
+    pub(crate) fn new(
+        limits: &Limits,
+        started: Instant,
+        group: Option<&SandboxGroup>,
+        memory_accounted: bool,
+    ) -> Self {
+        let before = group.map(SandboxGroup::usage).unwrap_or_default();
+        let cpu_limit = limits.cpu_time().duration();
+        let started = tokio::time::Instant::from_std(started);
+        let far = Duration::from_secs(86_400 * 365);
+        let watched = !memory_accounted && !crate::weaken::is_off("watchdog");
+        let memory_limit = watched.then(|| limits.memory().get());
+        let first_look = if memory_limit.is_some() {
+            MEMORY_INTERVAL
+        } else {
+            next_cpu_check(cpu_limit, Duration::ZERO)
+        };
+        Self {
+            deadline: started + limits.wall_time().duration().min(far),
+            cpu_limit,
+            cpu_before: before.cpu.unwrap_or_default(),
+            cpu_seen: Duration::ZERO,
+            memory_limit,
+            memory_seen: None,
+            kills_before: before.out_of_memory_kills,
+            next_look: started + first_look.min(far),
+            out_of_memory: group
+                .and_then(SandboxGroup::out_of_memory_event)
+                .and_then(|event| crate::sys::events::watch(event).ok()),
         }
-        usage.cpu += cpu_time(pid);
-        usage.memory += memory(pid);
-        waiting.extend(children(pid));
     }
-    usage
+
+    /// Resolves when something must end the stage. Cancel-safe.
+    pub(crate) async fn trip(&mut self, group: Option<&SandboxGroup>, init: i32) -> Ended {
+        loop {
+            let memory = async {
+                match &self.out_of_memory {
+                    Some(event) => drop(event.readable().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(self.deadline) => return Ended::WallTime,
+                () = memory => return Ended::OutOfMemory,
+                () = tokio::time::sleep_until(self.next_look) => {}
+            }
+            if let Some(reason) = self.look(group, init) {
+                return reason;
+            }
+        }
+    }
+
+    /// Whether the deadline has passed.
+    pub(crate) fn is_late(&self) -> bool {
+        self.deadline <= tokio::time::Instant::now()
+    }
+
+    /// Whether the kernel has killed something for want of memory since this began.
+    pub(crate) fn saw_memory_run_out(&self, group: Option<&SandboxGroup>) -> bool {
+        group.is_some_and(|group| group.usage().out_of_memory_kills > self.kills_before)
+    }
+
+    /// What was used: the kernel's count where there is one, else init's word, else what was seen.
+    pub(crate) fn usage(
+        &self,
+        group: Option<&SandboxGroup>,
+        reported: Option<Duration>,
+        wall: Duration,
+    ) -> Usage {
+        let counted = group.map(SandboxGroup::usage).unwrap_or_default();
+        let cpu = match counted.cpu {
+            Some(cpu) => cpu.saturating_sub(self.cpu_before),
+            None => reported.unwrap_or(self.cpu_seen),
+        };
+        Usage {
+            wall_seconds: wall.as_secs_f64(),
+            cpu_seconds: cpu.as_secs_f64(),
+            memory_peak: counted.memory_peak.or(self.memory_seen),
+        }
+    }
+
+    fn look(&mut self, group: Option<&SandboxGroup>, init: i32) -> Option<Ended> {
+        let counted = group.and_then(|group| group.usage().cpu);
+        let tree = if counted.is_none() || self.memory_limit.is_some() {
+            tree_usage(init)
+        } else {
+            Default::default()
+        };
+        self.cpu_seen = counted
+            .map_or(tree.cpu, |cpu| cpu.saturating_sub(self.cpu_before))
+            .max(self.cpu_seen);
+        if self.memory_limit.is_some() {
+            self.memory_seen = self.memory_seen.max(Some(tree.memory));
+        }
+        if self.memory_limit.is_some_and(|limit| tree.memory > limit) {
+            return Some(Ended::OutOfMemory);
+        }
+        if self.cpu_seen >= self.cpu_limit {
+            return Some(Ended::CpuTime);
+        }
+        let pause = next_cpu_check(self.cpu_limit, self.cpu_seen);
+        let pause = if self.memory_limit.is_some() {
+            pause.min(MEMORY_INTERVAL)
+        } else {
+            pause
+        };
+        self.next_look = tokio::time::Instant::now() + pause;
+        None
+    }
 }
 
 /// When CPU time must be looked at next: not before all processors together could have used up
 /// what is left.
-pub(crate) fn next_cpu_check(limit: Duration, used: Duration) -> Duration {
+fn next_cpu_check(limit: Duration, used: Duration) -> Duration {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     (limit.saturating_sub(used) / processors).max(SHORTEST)
-}
-
-fn children(pid: i32) -> Vec<i32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    tasks
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<i32>>()
-        })
-        .collect()
-}
-
-/// User and system time of a process and of the children it has reaped.
-fn cpu_time(pid: i32) -> Duration {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return Duration::ZERO;
-    };
-    let Some((_, fields)) = stat.rsplit_once(')') else {
-        return Duration::ZERO;
-    };
-    let ticks: u64 = fields
-        .split_whitespace()
-        .skip(11)
-        .take(4)
-        .filter_map(|field| field.parse::<u64>().ok())
-        .sum();
-    Duration::from_millis(ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second().max(1))
-}
-
-/// What a process holds that no file on a disk backs: pages of its own, pages it shares (counted
-/// for each who shares them), and the tables that map them, which alone can fill a machine.
-fn memory(pid: i32) -> u64 {
-    const HELD: [&str; 4] = ["RssAnon", "RssShmem", "VmSwap", "VmPTE"];
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
-        return 0;
-    };
-    let kibibytes = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        let held = HELD.contains(&name);
-        value
-            .trim()
-            .strip_suffix(" kB")
-            .filter(|_| held)?
-            .parse::<u64>()
-            .ok()
-    };
-    status.lines().filter_map(kibibytes).sum::<u64>() << 10
 }

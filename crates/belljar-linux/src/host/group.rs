@@ -1,0 +1,88 @@
+//! The control group of one sandbox, from before its shell to after it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use belljar_core::{Limits, ProviderError};
+
+use super::cgroup::{self, Group, GroupLimits, GroupUsage, Hierarchy};
+use crate::wire::CgroupJoin;
+
+/// A group that is removed when it goes out of scope; by then nothing may be in it.
+#[derive(Debug)]
+pub(crate) struct SandboxGroup {
+    group: Box<dyn Group>,
+    version: &'static str,
+    dirs: Vec<PathBuf>,
+}
+
+impl SandboxGroup {
+    /// Makes the group of sandbox `id`, limited from the start.
+    pub(crate) fn make(hierarchy: &dyn Hierarchy, id: &str, limits: &Limits) -> Result<Self, ProviderError> {
+        let group = hierarchy
+            .create(&cgroup::group_name(id))
+            .map_err(|error| failed("make", error))?;
+        let made = Self {
+            dirs: group.dirs(),
+            version: hierarchy.version(),
+            group,
+        };
+        made.limit(limits)?;
+        Ok(made)
+    }
+
+    pub(crate) const fn version(&self) -> &'static str {
+        self.version
+    }
+
+    /// Where it is, for clean-up by others.
+    pub(crate) fn dirs(&self) -> Vec<String> {
+        self.dirs
+            .iter()
+            .map(|dir| dir.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// How init gets in, and the descriptors for that.
+    pub(crate) fn join(&self) -> Result<(CgroupJoin, Vec<OwnedFd>), ProviderError> {
+        self.group.join().map_err(|error| failed("enter", error))
+    }
+
+    pub(crate) fn limit(&self, limits: &Limits) -> Result<(), ProviderError> {
+        let limits = GroupLimits {
+            memory: limits.memory().get(),
+            // Init is one of them.
+            tasks: limits.tasks() + 1,
+            cpu_percent: limits.cpu_percent(),
+        };
+        self.group.limit(&limits).map_err(|error| failed("limit", error))
+    }
+
+    pub(crate) fn usage(&self) -> GroupUsage {
+        self.group.usage()
+    }
+
+    pub(crate) fn out_of_memory_event(&self) -> Option<OwnedFd> {
+        self.group.out_of_memory_event()
+    }
+
+    /// Removes it and says whether that worked.
+    pub(crate) fn remove(self) -> Result<(), ProviderError> {
+        cgroup::remove(&self.dirs).map_err(|error| failed("remove", error))
+    }
+}
+
+impl Drop for SandboxGroup {
+    fn drop(&mut self) {
+        let _ = cgroup::remove(&self.dirs);
+    }
+}
+
+fn failed(operation: &'static str, source: io::Error) -> ProviderError {
+    ProviderError::Io {
+        operation,
+        object: "a control group".to_owned(),
+        source,
+    }
+}
