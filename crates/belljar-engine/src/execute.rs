@@ -55,6 +55,9 @@ pub enum EngineError {
     /// belljar could not do its work.
     #[error(transparent)]
     Provider(#[from] ProviderError),
+    /// A sandbox that is kept has its walls already.
+    #[error("this sandbox was made without the {what} that the request asks for; open another one")]
+    MadeWithout { what: &'static str },
     /// The sandbox is over, or busy.
     #[error("a sandbox in state {0} cannot run anything")]
     NotReady(belljar_core::Lifecycle),

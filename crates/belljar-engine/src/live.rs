@@ -54,6 +54,9 @@ impl LiveSandbox {
             .engine
             .plan(&self.policy, request)
             .map_err(|denial| denied(&self.policy, request, denial))?;
+        if let Some(what) = missing(&self.plan, &plan) {
+            return Err(EngineError::MadeWithout { what });
+        }
         if self.state == Lifecycle::Ready
             && let Some(sandbox) = self.sandbox.as_mut()
         {
@@ -95,6 +98,24 @@ impl LiveSandbox {
             None => Ok(()),
         }
     }
+}
+
+/// What `wanted` needs of its surroundings that a sandbox made for `made` does not have.
+fn missing(made: &Plan, wanted: &Plan) -> Option<&'static str> {
+    if wanted.mounts().iter().any(|mount| !made.mounts().contains(mount)) {
+        return Some("mount");
+    }
+    if wanted.network() != made.network() {
+        return Some("network");
+    }
+    if wanted.workspace() != made.workspace() {
+        return Some("work directory");
+    }
+    wanted
+        .shows()
+        .iter()
+        .any(|path| !made.shows().contains(path))
+        .then_some("language")
 }
 
 fn outlives(outcome: &Outcome) -> bool {

@@ -46,6 +46,8 @@ pub enum Error {
     NotText { path: PathBuf },
     #[error("{} is larger than {limit}, the most that is read of such a file", path.display())]
     TooLarge { path: PathBuf, limit: Bytes },
+    #[error("this sandbox was made without the {what} that the request asks for")]
+    MadeWithout { what: &'static str },
     #[error("a sandbox in state {0} cannot run anything")]
     NotReady(Lifecycle),
     /// A workspace's directory could not be made, used or removed.
@@ -75,6 +77,7 @@ impl Error {
             | Self::Read { .. }
             | Self::NotText { .. }
             | Self::TooLarge { .. }
+            | Self::MadeWithout { .. }
             | Self::NotReady(_) => ErrorKind::Usage,
         }
     }
@@ -102,7 +105,7 @@ impl Error {
             }
             Self::CommandsOnly => Some("build the sandbox with a language"),
             Self::TooLarge { .. } => Some("put data into files of the sandbox or mount it"),
-            Self::NotReady(_) => Some("build another sandbox"),
+            Self::NotReady(_) | Self::MadeWithout { .. } => Some("build another sandbox"),
             Self::Read { .. } => Some("check that the path is right and may be read"),
             Self::NotText { .. } => Some("save it as UTF-8"),
             Self::Limit(_) | Self::Workspace(_) | Self::Runtime(_) => None,
@@ -115,6 +118,7 @@ impl From<EngineError> for Error {
         match error {
             EngineError::Denied { denial, record } => Self::Denied { denial, record },
             EngineError::Provider(error) => Self::Provider(error),
+            EngineError::MadeWithout { what } => Self::MadeWithout { what },
             EngineError::NotReady(state) => Self::NotReady(state),
         }
     }

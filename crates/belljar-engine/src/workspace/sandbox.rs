@@ -82,7 +82,9 @@ impl WorkspaceSandbox {
         let result = self.engine.execute(&self.policy, &request, io).await;
         run.finish(match &result {
             Ok(_) | Err(EngineError::Denied { .. }) => Lifecycle::Ready,
-            Err(EngineError::Provider(_) | EngineError::NotReady(_)) => Lifecycle::Error,
+            Err(EngineError::Provider(_) | EngineError::NotReady(_) | EngineError::MadeWithout { .. }) => {
+                Lifecycle::Error
+            }
         });
         Ok(result?)
     }
