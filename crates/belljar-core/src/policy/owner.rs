@@ -49,10 +49,8 @@ impl Policy {
 /// A run that may take longer on the clock may as well compute for that long, and a file that may
 /// be large needs a disk to be large on, unless the request says otherwise.
 fn widen_derived(numbers: &mut LimitNumbers, request: &Request) {
-    if request.limits.cpu_time.is_none() {
-        numbers.max_cpu_seconds = numbers
-            .max_cpu_seconds
-            .max(numbers.max_wall_time_seconds.min(LONGEST.get()));
+    if let (None, Some(wall)) = (request.limits.cpu_time, request.limits.wall_time) {
+        raise(&mut numbers.max_cpu_seconds, Some(wall.min(LONGEST).get()));
     }
     if request.limits.disk.is_none() {
         numbers.max_disk_mb = numbers.max_disk_mb.max(numbers.max_file_size_mb);

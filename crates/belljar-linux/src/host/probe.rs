@@ -62,17 +62,7 @@ pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> 
             )
         },
     );
-    found.insert(
-        Control::ProcessCount,
-        if sys::filter::action_available(libc::SECCOMP_RET_USER_NOTIF) {
-            present("new processes wait for init's word")
-        } else {
-            absent(
-                "the kernel cannot hand system calls over",
-                "use Linux 5.5 or later",
-            )
-        },
-    );
+    found.insert(Control::ProcessCount, process_count());
     let (version, bounds, why) = match cgroup {
         Ok((version, bounds)) => (version, bounds, None),
         Err(none) => ("", Bounds::default(), Some(none)),
@@ -156,6 +146,32 @@ fn landlock() -> Support {
             "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK",
         ),
     }
+}
+
+fn process_count() -> Support {
+    if !sys::filter::action_available(libc::SECCOMP_RET_USER_NOTIF) {
+        return absent(
+            "the kernel cannot hand system calls over",
+            "use Linux 5.5 or later",
+        );
+    }
+    // Before, a user's tasks were counted over the whole machine. Under root each sandbox has a uid
+    // of its own, so that comes to the same.
+    if !is_root() && kernel_version() < (5, 14) {
+        return absent(
+            "the kernel counts a user's tasks without regard to namespaces",
+            "use Linux 5.14 or later, or run as root",
+        );
+    }
+    present("exact: room for threads is made as they come")
+}
+
+fn kernel_version() -> (u32, u32) {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 fn mount_api() -> Support {

@@ -46,6 +46,16 @@ enum LauncherState {
     Running(Arc<Launcher>),
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let state = self.launcher.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // One that nobody came to need has to be seen off all the same.
+        if let LauncherState::Starting(thread) = std::mem::take(state) {
+            drop(thread.join());
+        }
+    }
+}
+
 impl NativeProvider {
     pub fn new() -> Self {
         Self::default()

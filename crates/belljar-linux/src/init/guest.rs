@@ -8,6 +8,7 @@ use rustix::process::{Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
 use super::landlock;
+use super::room::tasks_for;
 use super::steps::{GuestStep, guest};
 use crate::policies::{FilterOptions, Filters};
 use crate::sys;
@@ -116,6 +117,7 @@ impl Becoming<'_> {
             }
             GuestStep::CountProcesses => {
                 if let Some(program) = &self.filters.counted {
+                    set_process_limit(&self.spec.limits)?;
                     self.listener = Some(sys::filter::install_with_listener(program)?);
                     self.notes.push(Note::ProcessesCounted);
                 }
@@ -198,6 +200,16 @@ fn first_to_die() {
         let _ = rustix::io::write(&file, b"1000");
     }
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// From here on the kernel lets in so many processes; init makes room for threads.
+fn set_process_limit(limits: &GuestLimits) -> io::Result<()> {
+    let maximum = rustix::process::getrlimit(Resource::Nproc).maximum;
+    let current = Some(tasks_for(limits.processes).min(maximum.unwrap_or(u64::MAX)));
+    Ok(rustix::process::setrlimit(
+        Resource::Nproc,
+        Rlimit { current, maximum },
+    )?)
 }
 
 fn set_rlimits(limits: &GuestLimits) -> io::Result<()> {

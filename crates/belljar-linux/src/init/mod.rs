@@ -10,6 +10,8 @@ mod guest;
 mod landlock;
 mod perform;
 mod pid_one;
+mod place;
+mod room;
 pub(crate) mod steps;
 
 pub(crate) use perform::clone_tree;

@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, open_tree,
 };
 
+use super::place;
 use super::steps::{GUEST_ID, ShellStep};
 use crate::sys;
 use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY, set_attributes};
@@ -52,7 +53,7 @@ impl Raising<'_> {
             ShellStep::MountRoot => self.mount_root(),
             ShellStep::MakeLinks => self.make_links(),
             ShellStep::MakeFiles => self.make_files(),
-            ShellStep::AttachTrees => self.attach_trees(),
+            ShellStep::AttachTrees => self.attach_trees(false),
             ShellStep::MountScratch => self.mount_scratch(),
             ShellStep::MountProc => self.mount_proc(),
             ShellStep::SealRoot => {
@@ -103,6 +104,8 @@ impl Raising<'_> {
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         // No uid 0 is mapped here, so this does not clear the capabilities the mounts still need.
         rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        // The kernel forgets this signal when a process changes its ids.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         Ok(())
     }
 
@@ -113,8 +116,12 @@ impl Raising<'_> {
             ("mode", "0755".to_owned()),
         ])?;
         let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for place in STAGING {
-            match attach(root.as_fd(), CWD, place) {
+        for staging in STAGING {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let attached = rustix::fs::open(staging, flags, Mode::empty())
+                .map_err(io::Error::from)
+                .and_then(|staging| place::attach(root.as_fd(), staging.as_fd()));
+            match attached {
                 Ok(()) => {
                     self.root = Some(root);
                     return Ok(());
@@ -126,37 +133,31 @@ impl Raising<'_> {
     }
 
     fn make_links(&self) -> io::Result<()> {
-        for (place, target) in &self.spec.links {
-            let place = self.inside(place)?;
-            rustix::fs::symlinkat(target, self.root()?, place)?;
+        for (path, target) in &self.spec.links {
+            place::link(self.root()?, path, target)?;
         }
         Ok(())
     }
 
     fn make_files(&self) -> io::Result<()> {
-        for (place, content) in &self.spec.files {
-            let file = self.new_file(place)?;
-            write_all(&file, content)?;
+        for (path, content) in &self.spec.files {
+            write_all(&place::file(self.root()?, path)?, content)?;
         }
         Ok(())
     }
 
-    fn attach_trees(&self) -> io::Result<()> {
-        for (tree, fd) in self.spec.trees.iter().zip(self.trees) {
-            if tree.is_dir {
-                let place = self.inside(&tree.guest)?;
-                match rustix::fs::mkdirat(self.root()?, place, Mode::from_raw_mode(0o755)) {
-                    // A tree may lie below another that is attached already, or hold others.
-                    Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
+    /// Trees below the scratch directories wait until those are there.
+    fn attach_trees(&self, below_scratch: bool) -> io::Result<()> {
+        for (tree, mount) in self.spec.trees.iter().zip(self.trees) {
+            if is_below_scratch(&tree.guest) != below_scratch {
+                continue;
+            }
+            let place = if tree.is_dir {
+                place::dir(self.root()?, &tree.guest)?
             } else {
-                drop(self.new_file(&tree.guest)?);
-            }
-            // Trees below the scratch directories wait until those are there.
-            if !below_scratch(&tree.guest) {
-                attach(fd.as_fd(), self.root()?, relative(&tree.guest))?;
-            }
+                place::file(self.root()?, &tree.guest)?
+            };
+            place::attach(mount.as_fd(), place.as_fd())?;
         }
         Ok(())
     }
@@ -170,10 +171,9 @@ impl Raising<'_> {
         ])?;
         // Parts can be cloned only from a mount that is attached (before 6.15), so the whole stands
         // in the new root for a moment.
-        self.make_dirs(WHOLE)?;
-        attach(scratch.as_fd(), self.root()?, WHOLE)?;
-        for (place, name, mode) in SCRATCH {
-            let is_tree = place == "workspace" && self.spec.workspace_is_tree;
+        place::attach(scratch.as_fd(), place::dir(self.root()?, WHOLE)?.as_fd())?;
+        for (path, name, mode) in SCRATCH {
+            let is_tree = path == "workspace" && self.spec.workspace_is_tree;
             if is_tree {
                 continue;
             }
@@ -190,23 +190,16 @@ impl Raising<'_> {
                 name,
                 OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
             )?;
-            self.make_dirs(place)?;
-            attach(part.as_fd(), self.root()?, place)?;
+            place::attach(part.as_fd(), place::dir(self.root()?, path)?.as_fd())?;
         }
         rustix::process::fchdir(self.root()?)?;
         rustix::mount::unmount(WHOLE, UnmountFlags::DETACH)?;
         rustix::fs::unlinkat(self.root()?, WHOLE, rustix::fs::AtFlags::REMOVEDIR)?;
-        for (tree, fd) in self.spec.trees.iter().zip(self.trees) {
-            if below_scratch(&tree.guest) {
-                self.make_dirs_for(tree.is_dir, relative(&tree.guest))?;
-                attach(fd.as_fd(), self.root()?, relative(&tree.guest))?;
-            }
-        }
-        Ok(())
+        self.attach_trees(true)
     }
 
     fn mount_proc(&mut self) -> io::Result<()> {
-        self.make_dirs("proc")?;
+        let place = place::dir(self.root()?, "proc")?;
         let mounted = (|| -> io::Result<()> {
             let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
             if !weaken::is_off("privateproc") {
@@ -222,7 +215,7 @@ impl Raising<'_> {
                     | MountAttrFlags::MOUNT_ATTR_NODEV
                     | MountAttrFlags::MOUNT_ATTR_NOEXEC,
             )?;
-            attach(proc.as_fd(), self.root()?, "proc")
+            place::attach(proc.as_fd(), place.as_fd())
         })();
         // Inside some containers the kernel does not give a new one; the guest then has none.
         self.notes.push(match mounted {
@@ -243,62 +236,14 @@ impl Raising<'_> {
             .map(AsFd::as_fd)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
-
-    /// The place relative to the root, with the directories above it made.
-    fn inside<'p>(&self, place: &'p str) -> io::Result<&'p str> {
-        let place = relative(place);
-        if let Some((above, _)) = place.rsplit_once('/') {
-            self.make_dirs(above)?;
-        }
-        Ok(place)
-    }
-
-    fn make_dirs(&self, place: &str) -> io::Result<()> {
-        make_dirs(self.root()?, place)
-    }
-
-    fn make_dirs_for(&self, is_dir: bool, place: &str) -> io::Result<()> {
-        if is_dir {
-            return self.make_dirs(place);
-        }
-        drop(self.new_file(place)?);
-        Ok(())
-    }
-
-    fn new_file(&self, place: &str) -> io::Result<OwnedFd> {
-        let place = self.inside(place)?;
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(rustix::fs::openat(
-            self.root()?,
-            place,
-            flags,
-            Mode::from_raw_mode(0o644),
-        )?)
-    }
-}
-
-fn make_dirs(root: BorrowedFd<'_>, place: &str) -> io::Result<()> {
-    let ends = place.match_indices('/').map(|(at, _)| at).chain([place.len()]);
-    for end in ends {
-        match rustix::fs::mkdirat(root, &place[..end], Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-fn relative(place: &str) -> &str {
-    place.trim_start_matches('/')
 }
 
 /// Whether a place lies within scratch memory, which is mounted after the other trees.
-fn below_scratch(guest: &str) -> bool {
-    SCRATCH.iter().any(|(place, _, _)| {
-        relative(guest)
-            .strip_prefix(place)
-            .is_some_and(|rest| rest.starts_with('/'))
-    })
+fn is_below_scratch(guest: &str) -> bool {
+    let guest = guest.trim_start_matches('/');
+    SCRATCH
+        .iter()
+        .any(|(path, _, _)| guest.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
 }
 
 fn check_root() -> io::Result<()> {
@@ -323,16 +268,6 @@ fn tmpfs(options: &[(&str, String)]) -> io::Result<OwnedFd> {
         context.as_fd(),
         FsMountFlags::FSMOUNT_CLOEXEC,
         attributes,
-    )?)
-}
-
-fn attach(mount: BorrowedFd<'_>, dir: BorrowedFd<'_>, place: &str) -> io::Result<()> {
-    Ok(move_mount(
-        mount,
-        "",
-        dir,
-        place,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
     )?)
 }
 

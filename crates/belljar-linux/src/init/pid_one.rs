@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::guest::{self, GuestReport, become_guest};
 use super::perform::{Raising, seal_writable};
+use super::room::Room;
 use super::{files, steps};
 use crate::policies::PreparedFilters;
 use crate::sys::{self, process::Side};
@@ -78,19 +79,15 @@ struct PidOne<'a> {
 
 /// How long after the engine's deadline init waits for the engine.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long a process that was let in takes to be seen.
-const BIRTH: Duration = Duration::from_millis(2);
 
 /// The guest of the moment.
 struct Running {
     pid: i32,
-    /// Where new processes ask to be let in.
+    /// Where new threads ask to be let in.
     listener: Option<OwnedFd>,
-    processes: u32,
+    room: Room,
     /// When init ends it by itself.
     backstop: Option<Instant>,
-    /// The tasks that were let in a moment ago, whose new process may not have been born yet.
-    let_in: Vec<(u32, Instant)>,
 }
 
 impl<'a> PidOne<'a> {
@@ -130,7 +127,9 @@ impl<'a> PidOne<'a> {
                 .as_ref()
                 .and_then(|guest| guest.backstop)
                 .map(|at| at.saturating_duration_since(Instant::now()));
-            let timeout = left.and_then(|left| rustix::time::Timespec::try_from(left).ok());
+            let settle = self.guest.as_ref().and_then(|guest| guest.room.settles_in());
+            let soonest = left.into_iter().chain(settle).min();
+            let timeout = soonest.and_then(|soonest| rustix::time::Timespec::try_from(soonest).ok());
             match poll(&mut waits, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -139,6 +138,11 @@ impl<'a> PidOne<'a> {
             drop(waits);
             if left == Some(Duration::ZERO) {
                 self.expire();
+            }
+            if settle == Some(Duration::ZERO)
+                && let Some(guest) = &mut self.guest
+            {
+                guest.room.settle()?;
             }
             if let Some(seen) = seen.get(2).filter(|seen| !seen.is_empty()) {
                 self.let_in(seen.contains(PollFlags::IN))?;
@@ -234,9 +238,8 @@ impl<'a> PidOne<'a> {
         self.guest = Some(Running {
             pid,
             listener,
-            processes: spec.limits.processes,
+            room: Room::new(spec.limits.processes, spec.limits.tasks),
             backstop,
-            let_in: Vec::new(),
         });
         Ok(seen)
     }
@@ -249,7 +252,8 @@ impl<'a> PidOne<'a> {
         sys::process::kill_everything_else();
     }
 
-    /// Answers one process that wants to fork, or forgets the listener once nobody can ask.
+    /// Makes room for one thread that is about to be made and lets it go on, or forgets the listener
+    /// once nobody can ask.
     fn let_in(&mut self, asked: bool) -> io::Result<()> {
         let Some(guest) = &mut self.guest else {
             return Ok(());
@@ -260,25 +264,18 @@ impl<'a> PidOne<'a> {
         let Some(listener) = &guest.listener else {
             return Ok(());
         };
-        let notice = match sys::filter::receive(listener.as_fd()) {
-            Ok(Some(notice)) => notice,
-            Ok(None) => return Ok(()),
+        match sys::filter::receive(listener.as_fd()) {
+            Ok(Some(notice)) => {
+                guest.room.one_more(notice.task)?;
+                sys::filter::let_go_on(listener.as_fd(), notice)
+            }
+            Ok(None) => Ok(()),
             Err(_) => {
                 // Nobody is left who could ask.
                 guest.listener = None;
-                return Ok(());
+                Ok(())
             }
-        };
-        // A task that asks again has its last one, or never will.
-        guest
-            .let_in
-            .retain(|(task, when)| *task != notice.task && when.elapsed() < BIRTH);
-        let expected = count_processes()? + u32::try_from(guest.let_in.len()).unwrap_or(u32::MAX);
-        if expected >= guest.processes {
-            return sys::filter::answer(listener.as_fd(), notice, Some(libc::EAGAIN));
         }
-        guest.let_in.push((notice.task, Instant::now()));
-        sys::filter::answer(listener.as_fd(), notice, None)
     }
 
     /// Reaps whatever has ended. When the guest itself has, everything it left behind goes with it.
@@ -315,24 +312,4 @@ fn failure(step: &str, error: &io::Error) -> StepFailure {
         step: step.to_owned(),
         errno: error.raw_os_error().unwrap_or(0),
     }
-}
-
-/// How many processes there are in this pid namespace, init aside and zombies included.
-fn count_processes() -> io::Result<u32> {
-    let dir = rustix::fs::open("/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let mut count = 0;
-    let mut buffer = Vec::with_capacity(8192);
-    let mut entries = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        if entry?
-            .file_name()
-            .to_bytes()
-            .first()
-            .is_some_and(u8::is_ascii_digit)
-        {
-            count += 1;
-        }
-    }
-    // Pid 1 is us.
-    Ok(u32::saturating_sub(count, 1))
 }

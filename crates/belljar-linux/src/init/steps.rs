@@ -81,9 +81,10 @@ pub(crate) enum GuestStep {
     NoCapabilities,
     NoNewPrivileges,
     Landlock,
+    /// From here on a new process needs room, and a new thread asks init to make some.
+    CountProcesses,
     /// Last: what the steps above call need not be on the list.
     Seccomp,
-    CountProcesses,
     CloseDescriptors,
     Exec,
 }
@@ -101,12 +102,11 @@ pub(crate) fn guest(spec: &GuestSpec) -> Vec<GuestStep> {
         G::NoCapabilities,
         G::NoNewPrivileges,
         G::Landlock,
-        G::Seccomp,
     ];
     if spec.count_processes {
         steps.push(G::CountProcesses);
     }
-    steps.extend([G::CloseDescriptors, G::Exec]);
+    steps.extend([G::Seccomp, G::CloseDescriptors, G::Exec]);
     steps
 }
 
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(
             names(&guest(&spec)),
             "Stdio DefaultSignals NewSession WorkDir FirstToDie Rlimits NoCapabilities NoNewPrivileges Landlock \
-             Seccomp CountProcesses CloseDescriptors Exec"
+             CountProcesses Seccomp CloseDescriptors Exec"
         );
         spec.count_processes = false;
         assert!(!names(&guest(&spec)).contains("CountProcesses"));

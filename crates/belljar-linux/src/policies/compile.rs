@@ -17,7 +17,7 @@ use super::table::{Check, Rule, RuleAction, rules};
 pub(crate) struct FilterOptions {
     /// A memory cgroup counts what no process shows.
     pub memory_accounted: bool,
-    /// Hand new processes over to init to be counted.
+    /// Hand new threads over to init, which makes room for them.
     pub count_processes: bool,
 }
 
@@ -145,11 +145,16 @@ fn conditions(rule: &Rule, options: FilterOptions) -> Result<Refusal, seccompile
                 different(0, ASK_PERSONALITY)?,
             ])?]
         }
-        Check::OwnProcess => vec![all([different(0, 0)?])?],
+        Check::OwnLimits => vec![
+            all([different(0, 0)?])?,
+            all([equal(1, TASK_LIMIT)?, pointer_given(2)?])?,
+        ],
+        Check::LimitOf(argument) => vec![all([equal(argument, TASK_LIMIT)?])?],
     };
     Ok(Refusal::When(when))
 }
 
+const TASK_LIMIT: u64 = libc::RLIMIT_NPROC as u64;
 const SETUID: u64 = 0o4000;
 const SETGID: u64 = 0o2000;
 /// The kernel's own bit of O_TMPFILE, which makes a file without O_CREAT.
@@ -203,18 +208,10 @@ fn socket_refusals() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
 }
 const SOCK_PACKET: i32 = 10;
 
-/// Every way to make a process, but not a thread, waits for init's answer.
+/// A new thread waits for init's answer, a new process does not: see `init/room.rs`.
 fn count_processes() -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: Rules = BTreeMap::new();
-    rules.insert(
-        libc::SYS_clone,
-        vec![all([masked(0, libc::CLONE_THREAD as u64, 0)?])?],
-    );
-    #[cfg(target_arch = "x86_64")]
-    {
-        rules.insert(libc::SYS_fork, Vec::new());
-        rules.insert(libc::SYS_vfork, Vec::new());
-    }
+    rules.insert(libc::SYS_clone, vec![all([bits(0, libc::CLONE_THREAD as u64)?])?]);
     // seccompiler has no name for handing a call over. A trace action with a mark of our own stands
     // in for it and is rewritten here; nothing else in the program returns that value.
     const MARK: u32 = 0x7f17;
@@ -277,6 +274,11 @@ fn equal(argument: u8, value: u64) -> Result<SeccompCondition, seccompiler::Back
 
 fn different(argument: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
     condition(argument, SeccompCmpOp::Ne, value)
+}
+
+/// All of it counts: an address may well have nothing in its lower half.
+fn pointer_given(argument: u8) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)
 }
 
 fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {

@@ -27,8 +27,10 @@ pub enum Check {
     CreateMode { flags: u8, mode: u8 },
     /// Only the default personality, or switching address randomisation off.
     Personality,
-    /// Only about itself.
-    OwnProcess,
+    /// Only its own limits, and not the one on tasks, which init sets as threads come and go.
+    OwnLimits,
+    /// Not the limit on tasks, where this argument names one.
+    LimitOf(u8),
     /// Only where memory is accounted for the sandbox as a whole.
     AccountedMemory,
 }
@@ -128,12 +130,18 @@ pub fn rules() -> Vec<Rule> {
     );
     group!(
         rows,
-        If(Check::OwnProcess),
-        "its own limits, which it can only lower; not another process's",
+        If(Check::OwnLimits),
+        "its own limits, which it can only lower; not another process's, nor the one on tasks, which init keeps",
         SYS_prlimit64
     );
+    group!(
+        rows,
+        If(Check::LimitOf(0)),
+        "its own limits, which it can only lower; not another process's, nor the one on tasks, which init keeps",
+        SYS_setrlimit
+    );
     group!(rows, Allow, "its own limits and priorities",
-        SYS_getrlimit SYS_setrlimit SYS_getpriority SYS_setpriority SYS_sched_yield SYS_sched_getaffinity SYS_sched_setaffinity
+        SYS_getrlimit SYS_getpriority SYS_setpriority SYS_sched_yield SYS_sched_getaffinity SYS_sched_setaffinity
         SYS_sched_getparam SYS_sched_setparam SYS_sched_getscheduler SYS_sched_setscheduler SYS_sched_getattr SYS_sched_setattr
         SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_sched_rr_get_interval SYS_ioprio_get SYS_ioprio_set SYS_getcpu);
     group!(rows, Allow, "who it is; without capabilities it cannot become another",

@@ -51,7 +51,7 @@ fn load(program: &[sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_lon
 /// A call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Notice {
-    pub id: u64,
+    id: u64,
     /// The thread that made it, as this pid namespace numbers it.
     pub task: u32,
 }
@@ -79,17 +79,13 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notice>> {
     }
 }
 
-/// Lets the call go on, or makes it fail with `errno`.
-pub(crate) fn answer(listener: BorrowedFd<'_>, notice: Notice, errno: Option<i32>) -> io::Result<()> {
+/// Lets the call go on.
+pub(crate) fn let_go_on(listener: BorrowedFd<'_>, notice: Notice) -> io::Result<()> {
     let response = libc::seccomp_notif_resp {
         id: notice.id,
         val: 0,
-        error: errno.map_or(0, |errno| -errno),
-        flags: if errno.is_none() {
-            libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32
-        } else {
-            0
-        },
+        error: 0,
+        flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
     };
     // SAFETY: the ioctl reads one seccomp_notif_resp, which `response` is.
     let result = unsafe {

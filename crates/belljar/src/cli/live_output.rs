@@ -12,6 +12,7 @@ use std::thread;
 use belljar::{OutputSink, Stream};
 use tokio::sync::{Notify, oneshot};
 
+use super::messages;
 use super::problem::Problem;
 
 /// A sink that writes to standard output and standard error.
@@ -96,7 +97,10 @@ fn write_all(
     for (stream, bytes) in queue {
         match stream {
             // A closed standard error leaves nobody to tell.
-            Stream::Stderr => drop(stderr.write_all(&bytes)),
+            Stream::Stderr => {
+                messages::guest_wrote(&bytes);
+                drop(stderr.write_all(&bytes));
+            }
             Stream::Stdout => {
                 if broken.lock().is_some() {
                     continue;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use belljar::{Captured, Failure, FailureKind, Outcome};
 use belljar_core::StageKind;
@@ -53,7 +54,25 @@ fn acts_on_terminal(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Whether the guest has left a line on standard error unfinished. There is one standard error.
+static UNFINISHED: AtomicBool = AtomicBool::new(false);
+
+/// Notes what the guest wrote to standard error.
+pub(crate) fn guest_wrote(bytes: &[u8]) {
+    if let Some(last) = bytes.last() {
+        UNFINISHED.store(*last != b'\n', Ordering::Relaxed);
+    }
+}
+
+/// Starts a line of our own: nothing that a guest wrote may stand before our words.
+pub(crate) fn start_line() {
+    if UNFINISHED.swap(false, Ordering::Relaxed) {
+        let _ = std::io::stderr().lock().write_all(b"\n");
+    }
+}
+
 fn line(label: &str, text: &str) {
+    start_line();
     // A closed standard error leaves nobody to tell.
     let _ = writeln!(std::io::stderr().lock(), "{label}: {}", visible(text));
 }

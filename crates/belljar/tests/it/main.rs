@@ -6,6 +6,8 @@ mod degraded;
 mod docs;
 mod escape;
 mod harness;
+mod languages;
 mod machine;
 mod requirements;
 mod smoke;
+mod workspace;

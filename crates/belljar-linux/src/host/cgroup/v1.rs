@@ -40,7 +40,7 @@ impl V1 {
             if may_write(&mount.own) {
                 parents.push((controller, mount.own.clone()));
             } else {
-                refused = Some(mount.own.clone());
+                refused.get_or_insert_with(|| mount.own.clone());
             }
         }
         if parents.iter().any(|(controller, _)| *controller == "memory") {

@@ -4,9 +4,11 @@ use std::io::Write;
 
 use belljar::{Observed, Receipt};
 
+use super::super::messages;
 use super::super::table::Table;
 
 pub(super) fn show(receipt: &Receipt) {
+    messages::start_line();
     // A closed standard error leaves nobody to show it to.
     let _ = std::io::stderr().lock().write_all(render(receipt).as_bytes());
 }

@@ -155,8 +155,8 @@ fn p03_the_watchdog_holds_memory_without_cgroup() {
     for who in everyone() {
         for kind in ["private", "shared", "tables"] {
             let run = program!("p03_memory.py").run(who, &["--memory", LIMIT], &[kind, WANTED]);
-            let done = run.without("cgroup").go().expect_code(137);
-            assert_eq!(error_kind(&done), "out_of_memory");
+            let done = run.without("cgroup").go();
+            expect_memory_held(&done);
             assert!(!enforced(&done, "memory-cgroup"));
         }
     }
@@ -292,15 +292,22 @@ fn p09_a_sparse_output_gets_made_without_rlimits() {
 #[test]
 fn p10_a_flood_of_output_leaves_the_engine_small() {
     for who in everyone() {
-        let small = flood(who, "1M");
-        let large = flood(who, "48M");
+        let (done, small) = flood(who, "1M");
+        for stream in ["stdout", "stderr"] {
+            let text = done.json()["outcome"][stream]
+                .as_str()
+                .expect("a stream")
+                .to_owned();
+            assert!(text.len() < 2 << 20 && text.ends_with("more dropped]\n"));
+        }
         assert!(small < 40 << 10, "the engine grew to {small} KiB");
-        assert!(large > small + (32 << 10), "{small} KiB and {large} KiB");
+        let (_, large) = flood(who, "32M");
+        assert!(large > small + (8 << 10), "{small} KiB and {large} KiB");
     }
 }
 
-/// The engine's largest size in KiB while a guest floods both streams.
-fn flood(who: Who, limit: &str) -> u64 {
+/// A guest that floods both streams, and the engine's largest size meanwhile, in KiB.
+fn flood(who: Who, limit: &str) -> (Done, u64) {
     let options = ["--timeout", "700ms", "--output-limit", limit];
     let mut command = program!("p10_flood.bash").run(who, &options, &[]).command();
     let mut child = spawn(&mut command);
@@ -327,12 +334,7 @@ fn flood(who: Who, limit: &str) -> u64 {
         took: Duration::ZERO,
     };
     expect_nothing_left(pid, &done);
-    let json = done.json();
-    for stream in ["stdout", "stderr"] {
-        let text = json["outcome"][stream].as_str().expect("a stream");
-        assert!(text.ends_with("more dropped]\n"), "{}", &text[text.len() - 80..]);
-    }
-    peak
+    (done, peak)
 }
 
 fn peak_kib(pid: u32) -> Option<u64> {

@@ -76,6 +76,7 @@ fn r25_processes_are_limited_exactly_and_threads_do_not_count() {
     let code = "import os, sys, threading, time\n\
                 hold = threading.Event()\n\
                 for _ in range(int(sys.argv[1])): threading.Thread(target=hold.wait, daemon=True).start()\n\
+                time.sleep(.5)\n\
                 alive = 1\n\
                 try:\n    while alive < 100:\n        if os.fork() == 0:\n            time.sleep(60); os._exit(0)\n        alive += 1\n\
                 except OSError as error: print(error.strerror, alive)\n\

@@ -1,0 +1,111 @@
+//! Bounding processes exactly while threads come and go.
+//!
+//! The kernel bounds tasks and takes a thread for one (`RLIMIT_NPROC`, which within a user namespace
+//! of its own counts this sandbox alone). So the limit is kept at the processes that are permitted
+//! plus the threads that there are: a new thread waits until init has made room for it, a new
+//! process is the kernel's business. The other way round, with processes that wait, does not work:
+//! a signal interrupts that wait, and a shell whose child has just ended sees its next fork fail
+//! with EINTR. Threads are made with all signals blocked.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+/// How long a thread that was let in may take to be born.
+const BIRTH: Duration = Duration::from_millis(20);
+/// How long threads that have ended may leave room behind. A guest that is quick can fill it with
+/// processes; the bound on tasks still holds.
+const STALE: Duration = Duration::from_millis(100);
+
+/// The room that a guest's processes have.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// Processes that may be alive at once.
+    processes: u32,
+    /// Tasks that may be alive at once, whatever they are.
+    most: u64,
+    /// Who was let in to make a thread that may not have been born yet, and when.
+    expected: Vec<(u32, Instant)>,
+    limit: u64,
+    settled: Instant,
+}
+
+impl Room {
+    pub(super) fn new(processes: u32, tasks: u64) -> Self {
+        let limit = tasks_for(processes);
+        // A lower limit of the host's own cannot be raised.
+        let most = getrlimit(Resource::Nproc)
+            .maximum
+            .map_or(tasks, |maximum| tasks.min(maximum));
+        Self {
+            processes,
+            most,
+            expected: Vec::new(),
+            limit,
+            settled: Instant::now(),
+        }
+    }
+
+    /// Makes room for the thread that `task` is about to make. Beyond `most` the kernel refuses it.
+    pub(super) fn one_more(&mut self, task: u32) -> io::Result<()> {
+        // A task that asks again has its last one, or never will.
+        self.expected.retain(|(other, _)| *other != task);
+        self.expected.push((task, Instant::now()));
+        self.settle()
+    }
+
+    /// When to look for threads that have ended; never, where there is no room for any.
+    pub(super) fn settles_in(&self) -> Option<Duration> {
+        let after = if self.expected.is_empty() { STALE } else { BIRTH };
+        (self.limit > tasks_for(self.processes)).then(|| after.saturating_sub(self.settled.elapsed()))
+    }
+
+    /// Sets the limit to what it should be by now.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        self.expected.retain(|(_, since)| since.elapsed() < BIRTH);
+        let (pids, threads) = look()?;
+        let wanted = tasks_for(self.processes) + threads + self.expected.len() as u64;
+        self.limit = wanted.min(self.most);
+        self.settled = Instant::now();
+        let limit = Rlimit {
+            current: Some(self.limit),
+            maximum: Some(self.most),
+        };
+        for pid in pids {
+            // It may have ended by now.
+            let _ = prlimit(Some(pid), Resource::Nproc, limit.clone());
+        }
+        Ok(())
+    }
+}
+
+/// The limit that leaves room for so many processes; init is one more.
+pub(super) fn tasks_for(processes: u32) -> u64 {
+    u64::from(processes) + 1
+}
+
+/// The processes of this pid namespace without init, and how many threads they have beyond one each.
+fn look() -> io::Result<(Vec<Pid>, u64)> {
+    let proc = rustix::fs::open("/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut pids = Vec::new();
+    let mut threads = 0;
+    for entry in rustix::fs::Dir::read_from(&proc)? {
+        let entry = entry?;
+        let name = entry.file_name().to_str().unwrap_or_default();
+        let Some(pid) = name
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)
+            .filter(|pid| !pid.is_init())
+        else {
+            continue;
+        };
+        pids.push(pid);
+        // A directory has a link for itself, one for its parent, and here one for each thread.
+        let tasks = rustix::fs::statat(&proc, format!("{name}/task"), AtFlags::empty());
+        threads += tasks.map_or(0, |tasks| u64::from(tasks.st_nlink).saturating_sub(3));
+    }
+    Ok((pids, threads))
+}
