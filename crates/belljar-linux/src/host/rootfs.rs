@@ -1,6 +1,7 @@
 //! What the `host` environment shows: what an interpreter needs and nothing else.
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::wire::{Tree, TreeKind};
@@ -76,7 +77,8 @@ impl HostRoot {
         }
         for device in DEVICES {
             let path = format!("/dev/{device}");
-            if Path::new(&path).exists() {
+            // It is shown writable, so it had better be what it is called.
+            if fs::metadata(&path).is_ok_and(|found| found.file_type().is_char_device()) {
                 root.trees.push(Tree {
                     host: path.clone().into_bytes(),
                     guest: path,

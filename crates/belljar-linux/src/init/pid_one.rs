@@ -38,21 +38,22 @@ pub(crate) fn run(
             continue;
         }
         if let Err(error) = raising.perform(&step) {
-            let failure = StepFailure {
-                step: format!("{step:?}"),
-                errno: error.raw_os_error().unwrap_or(0),
-            };
-            let _ = wire::send(control, &InitEvent::SetupFailed(failure), &[]);
-            sys::process::exit_now(1);
+            give_up(control, &format!("{step:?}"), &error);
         }
     }
     let notes = raising.notes;
     // The trees are attached now; their descriptors would only be something to leak.
     let keep = control.as_fd();
-    let result = close_all_but(keep)
-        .and_then(|()| PidOne::new(keep, filters))
-        .and_then(|mut init| init.serve(notes));
-    sys::process::exit_now(if result.is_ok() { 0 } else { 1 })
+    match close_all_but(keep).and_then(|()| PidOne::new(keep, filters)) {
+        Ok(mut init) => sys::process::exit_now(if init.serve(notes).is_ok() { 0 } else { 1 }),
+        Err(error) => give_up(control, "TakeStand", &error),
+    }
+}
+
+/// Tells the engine why there will be no shell.
+fn give_up(control: &OwnedFd, step: &str, error: &io::Error) -> ! {
+    let _ = wire::send(control, &InitEvent::SetupFailed(failure(step, error)), &[]);
+    sys::process::exit_now(1)
 }
 
 fn close_all_but(control: BorrowedFd<'_>) -> io::Result<()> {

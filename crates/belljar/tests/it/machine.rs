@@ -1,7 +1,6 @@
 //! What the machine has for the tests, and saying what it has not.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -37,16 +36,10 @@ pub(crate) fn venv() -> Option<PathBuf> {
 }
 
 /// Tells that something could not be tried here. The line is seen whether the test passes or not,
-/// and `tests/run` repeats it in its summary.
+/// and `tests/run` repeats it at its end.
 pub(crate) fn absent(what: &str, why: &str) {
-    let line = format!("not tested here: {what}: {why}\n");
     // The macros would be captured with the rest of a passing test's output.
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    if let Some(list) = std::env::var_os("BELLJAR_TEST_ABSENT") {
-        let file = OpenOptions::new().create(true).append(true).open(list);
-        file.and_then(|mut file| file.write_all(line.as_bytes()))
-            .expect("note what is absent");
-    }
+    let _ = std::io::stderr().write_all(format!("not tested here: {what}: {why}\n").as_bytes());
 }
 
 /// One line of `belljar languages --json`.

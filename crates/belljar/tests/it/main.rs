@@ -2,9 +2,11 @@
 //! user. Every run is checked for what it left behind.
 
 mod again;
+mod cli;
 mod degraded;
 mod docs;
 mod escape;
+mod fidelity;
 mod harness;
 mod languages;
 mod machine;

@@ -134,10 +134,16 @@ fn destination(guest: &GuestPath, host: Option<&Path>) -> Result<(PathBuf, OsStr
             _ => return Err(unwritable(host, "it has no name")),
         },
     };
-    if directory.is_dir() {
-        Ok((directory, name))
-    } else {
-        Err(unwritable(&directory, "there is no such directory"))
+    if !directory.is_dir() {
+        return Err(unwritable(&directory, "there is no such directory"));
+    }
+    // A file takes its name by being renamed: over a device such as /dev/null that would remove it.
+    let place = directory.join(&name);
+    match fs::symlink_metadata(&place) {
+        Ok(found) if !(found.is_file() || found.is_dir() || found.is_symlink()) => {
+            Err(unwritable(&place, "it is not a plain file"))
+        }
+        _ => Ok((directory, name)),
     }
 }
 
