@@ -14,11 +14,11 @@ def read(path):
     return open(path).read()
 
 
-def call_home():
-    """By address, so that no DNS is needed. 192.0.2.1 belongs to nobody (RFC 5737)."""
+def reach_localhost():
+    """Not even that: the sandbox's own loopback is down, and the host's is somewhere else."""
     with socket.socket() as line:
         line.settimeout(2)
-        line.connect(("192.0.2.1", 80))
+        line.connect(("127.0.0.1", 80))
 
 
 def have_twenty_children():
@@ -41,7 +41,7 @@ def have_twenty_children():
 WISHES = {
     "read /etc/shadow": lambda: read("/etc/shadow"),
     "list /home": lambda: os.listdir("/home"),
-    "call home": call_home,
+    "reach localhost": reach_localhost,
     "become root": lambda: os.setuid(0),
     "open a system file for writing": lambda: open("/usr/bin/env", "r+b").close(),
     "have twenty children": have_twenty_children,

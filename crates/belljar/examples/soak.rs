@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use belljar::blocking::execute_code;
@@ -35,33 +36,42 @@ struct Held {
 }
 
 fn held() -> Held {
-    let count = |path: &str| fs::read_dir(path).map_or(0, Iterator::count);
-    let mounts = fs::read_to_string("/proc/self/mountinfo")
-        .unwrap_or_default()
-        .lines()
-        .count();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     Held {
-        descriptors: count("/proc/self/fd"),
-        processes: fs::read_dir("/proc").map_or(0, |entries| {
-            entries
-                .flatten()
-                .filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok())
-                .filter(|name| name.trim() == "bj-launcher")
-                .count()
-        }),
-        mounts,
-        control_groups: groups("/sys/fs/cgroup", 0),
+        descriptors: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
+        processes: descendants(std::process::id()),
+        mounts: mounts.lines().count(),
+        control_groups: groups(Path::new("/sys/fs/cgroup"), 0),
     }
 }
 
-fn groups(dir: &str, depth: usize) -> usize {
+/// Processes below `pid`: the launcher is one.
+fn descendants(pid: u32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<u32> = children
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    pids.iter().map(|pid| 1 + descendants(*pid)).sum()
+}
+
+/// Control groups of this process: their names hold its pid.
+fn groups(dir: &Path, depth: usize) -> usize {
+    let mark = format!(".{}.", std::process::id());
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| {
-            let ours = usize::from(entry.file_name().to_string_lossy().starts_with("bj-"));
+            let ours = usize::from(entry.file_name().to_string_lossy().contains(&mark));
             let below = if depth < 6 {
-                groups(&entry.path().to_string_lossy(), depth + 1)
+                groups(&entry.path(), depth + 1)
             } else {
                 0
             };

@@ -10,14 +10,14 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 /// How long a thread that was let in may take to be born.
 const BIRTH: Duration = Duration::from_millis(20);
 /// How long threads that have ended may leave room behind. A guest that is quick can fill it with
-/// processes; the bound on tasks still holds.
-const STALE: Duration = Duration::from_millis(100);
+/// processes; what is too many then is ended when init looks next.
+const STALE: Duration = Duration::from_millis(50);
 
 /// The room that a guest's processes have.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Room {
     /// Sets the limit to what it should be by now.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         self.expected.retain(|(_, since)| since.elapsed() < BIRTH);
-        let (pids, threads) = look()?;
+        let (mut pids, threads) = look()?;
         let wanted = tasks_for(self.processes) + threads + self.expected.len() as u64;
         self.limit = wanted.min(self.most);
         self.settled = Instant::now();
@@ -73,9 +73,17 @@ impl Room {
             current: Some(self.limit),
             maximum: Some(self.most),
         };
-        for pid in pids {
+        for pid in &pids {
             // It may have ended by now.
-            let _ = prlimit(Some(pid), Resource::Nproc, limit.clone());
+            let _ = prlimit(Some(*pid), Resource::Nproc, limit.clone());
+        }
+        // Only after the limit is down again, so that nobody takes the place of what is ended.
+        let permitted = self.processes as usize;
+        if pids.len() > permitted {
+            pids.sort_by_key(|pid| pid.as_raw_nonzero());
+            for pid in pids.drain(permitted..) {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
         }
         Ok(())
     }
@@ -104,8 +112,8 @@ fn look() -> io::Result<(Vec<Pid>, u64)> {
         };
         pids.push(pid);
         // A directory has a link for itself, one for its parent, and here one for each thread.
-        let tasks = rustix::fs::statat(&proc, format!("{name}/task"), AtFlags::empty());
-        threads += tasks.map_or(0, |tasks| u64::from(tasks.st_nlink).saturating_sub(3));
+        let tasks = statx(&proc, format!("{name}/task"), AtFlags::empty(), StatxFlags::NLINK);
+        threads += tasks.map_or(0, |tasks| u64::from(tasks.stx_nlink).saturating_sub(3));
     }
     Ok((pids, threads))
 }

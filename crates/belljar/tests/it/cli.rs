@@ -16,6 +16,9 @@ fn expect_one_problem(done: &crate::harness::Done) {
         matches!(lines[..], [problem, hint] if problem.starts_with("belljar: ") && hint.starts_with("hint: ")),
         "{done:#?}"
     );
-    assert!(!done.stderr.chars().any(|c| c.is_control() && c != '\n'), "{done:#?}");
+    assert!(
+        !done.stderr.chars().any(|c| c.is_control() && c != '\n'),
+        "{done:#?}"
+    );
     assert_eq!(done.stdout, "", "{done:#?}");
 }

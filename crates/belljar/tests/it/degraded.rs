@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use crate::harness::{Done, Who, belljar, is_root, run_code};
+use crate::machine::absent;
 
 /// Runs belljar within `before`, a command that takes another as its last arguments.
 fn within(before: &[&str], who: Who, args: &[&str]) -> Done {
@@ -33,7 +34,10 @@ fn an_ordinary_user_without_a_control_group_is_told_so() {
         .expect_code(0)
         .json();
     if observed(&done, "memory-cgroup") == "enforced" {
-        eprintln!("not checked: this machine delegates control groups to ordinary users");
+        absent(
+            "an ordinary user without control groups",
+            "this machine delegates them",
+        );
         return;
     }
     assert!(
@@ -54,7 +58,7 @@ fn an_ordinary_user_without_a_control_group_is_told_so() {
 #[test]
 fn a_hidden_proc_leaves_the_guest_without_one() {
     if !is_root() {
-        eprintln!("not checked: hiding a part of /proc needs root");
+        absent("a machine whose /proc is hidden in part", "hiding it needs root");
         return;
     }
     let code = "import os; print(os.path.exists('/proc/self')); os.fork()";
@@ -74,7 +78,7 @@ fn a_hidden_proc_leaves_the_guest_without_one() {
 #[test]
 fn processes_are_bounded_without_a_proc_to_count_them() {
     if !is_root() {
-        eprintln!("not checked: hiding a part of /proc needs root");
+        absent("a machine whose /proc is hidden in part", "hiding it needs root");
         return;
     }
     let code = "import os, time\ncount = 0\ntry:\n  while count < 5000:\n    if os.fork() == 0: time.sleep(30)\n    \
@@ -86,7 +90,7 @@ fn processes_are_bounded_without_a_proc_to_count_them() {
 #[test]
 fn root_without_capabilities_works_like_an_ordinary_user() {
     if !is_root() {
-        eprintln!("not checked: dropping root's capabilities needs root");
+        absent("root without capabilities", "dropping them needs root");
         return;
     }
     let before = ["setpriv", "--bounding-set=-sys_admin"];

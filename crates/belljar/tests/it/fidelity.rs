@@ -11,7 +11,10 @@ use crate::harness::{Run, Who, belljar};
 
 /// Code under `--policy standard`.
 fn standard(who: Who, language: &str, code: &str) -> Run {
-    belljar(who, ["run", "--policy", "standard", "--lang", language, "-c", code])
+    belljar(
+        who,
+        ["run", "--policy", "standard", "--lang", language, "-c", code],
+    )
 }
 
 /// Runs code under `--policy standard` and holds that it prints `stdout` and nothing else.

@@ -1,5 +1,11 @@
 //! The integration tests: the real executable against the real kernel, as root and as an ordinary
 //! user. Every run is checked for what it left behind.
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test that cannot go on says why and ends"
+)]
 
 mod again;
 mod cli;

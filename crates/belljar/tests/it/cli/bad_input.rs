@@ -17,16 +17,39 @@ fn expect_refused(who: Who, code: i32, args: &[&str]) {
     assert_eq!(done.code, Some(code), "{args:?} as {who:?}: {done:#?}");
     expect_one_problem(&done);
     assert!(!dir.path().join("ran").exists(), "{args:?} ran");
-    let done = belljar(who, ["run", "--json", "-c", "#!/bin/bash"].iter().chain(args).copied()).go();
-    assert_eq!((done.code, done.stderr.as_str()), (Some(code), ""), "{args:?} with --json");
+    let done = belljar(
+        who,
+        ["run", "--json", "-c", "#!/bin/bash"].iter().chain(args).copied(),
+    )
+    .go();
+    assert_eq!(
+        (done.code, done.stderr.as_str()),
+        (Some(code), ""),
+        "{args:?} with --json"
+    );
     let json = done.json();
-    assert!(json["error"]["hint"].is_string() || json["denial"]["fix"].is_string(), "{json:#}");
+    assert!(
+        json["error"]["hint"].is_string() || json["denial"]["fix"].is_string(),
+        "{json:#}"
+    );
 }
 
 #[test]
 fn limits_that_cannot_be_read() {
     for who in everyone() {
-        for bad in ["", "x", "-5", "1.5.2", "12Q", "1e999", "nan", "99999999999999999999", "0x10", "5 5", "M"] {
+        for bad in [
+            "",
+            "x",
+            "-5",
+            "1.5.2",
+            "12Q",
+            "1e999",
+            "nan",
+            "99999999999999999999",
+            "0x10",
+            "5 5",
+            "M",
+        ] {
             for flag in ["--memory", "--file-size", "--disk", "--output-limit"] {
                 expect_refused(who, 2, &[flag, bad]);
             }
@@ -120,7 +143,19 @@ fn files_mounts_and_variables() {
     ] {
         cases.push([flag.to_owned(), value]);
     }
-    for reserved in ["/", "/proc", "/proc/x", "/dev", "/sys", "/etc", "/etc/x", "/usr/x", "/bin", "/workspace", "/tmp"] {
+    for reserved in [
+        "/",
+        "/proc",
+        "/proc/x",
+        "/dev",
+        "/sys",
+        "/etc",
+        "/etc/x",
+        "/usr/x",
+        "/bin",
+        "/workspace",
+        "/tmp",
+    ] {
         cases.push(["--mount".to_owned(), format!("/usr:{reserved}")]);
     }
     for who in everyone() {
@@ -142,16 +177,48 @@ fn policies_that_cannot_be_used() {
     let bad = [
         ("syntax", "name = ", ":1: "),
         ("unknown", "\ncolour = 1", ":2: colour: unknown field"),
-        ("type", "max_memory_mb = \"lots\"", ":1: max_memory_mb: invalid type"),
-        ("negative", "max_memory_mb = -5", ":1: max_memory_mb: must be from 8"),
+        (
+            "type",
+            "max_memory_mb = \"lots\"",
+            ":1: max_memory_mb: invalid type",
+        ),
+        (
+            "negative",
+            "max_memory_mb = -5",
+            ":1: max_memory_mb: must be from 8",
+        ),
         ("zero", "max_processes = 0", ":1: max_processes: must be"),
         ("nan", "max_cpu_seconds = nan", ":1: max_cpu_seconds: must be"),
-        ("level", "isolation_level = \"jail\"", ":1: isolation_level: `jail` is not known"),
-        ("language", "allowed_languages = [\"cobol\"]", ":1: allowed_languages: `cobol` is not known"),
-        ("control", "[controls]\nmoat = \"require\"", ":2: controls: `moat` is not known"),
-        ("demand", "[controls]\nseccomp = \"maybe\"", ":2: seccomp: `maybe` is not known"),
-        ("base", "extends = \"lenient\"", ":1: extends: `lenient` is not a built-in policy"),
-        ("mount", "allowed_mounts = [\"/a\"]", ":1: allowed_mounts: `/a` is not a mount"),
+        (
+            "level",
+            "isolation_level = \"jail\"",
+            ":1: isolation_level: `jail` is not known",
+        ),
+        (
+            "language",
+            "allowed_languages = [\"cobol\"]",
+            ":1: allowed_languages: `cobol` is not known",
+        ),
+        (
+            "control",
+            "[controls]\nmoat = \"require\"",
+            ":2: controls: `moat` is not known",
+        ),
+        (
+            "demand",
+            "[controls]\nseccomp = \"maybe\"",
+            ":2: seccomp: `maybe` is not known",
+        ),
+        (
+            "base",
+            "extends = \"lenient\"",
+            ":1: extends: `lenient` is not a built-in policy",
+        ),
+        (
+            "mount",
+            "allowed_mounts = [\"/a\"]",
+            ":1: allowed_mounts: `/a` is not a mount",
+        ),
         ("id", "policy_id = \"../x\"", ":1: policy_id: must be letters"),
     ];
     let binary = dir.file("binary.toml", [0xff, 0xfe, 0x00]);
@@ -163,10 +230,19 @@ fn policies_that_cannot_be_used() {
             for command in ["check", "show"] {
                 let done = belljar(who, ["policy", command, path]).go().expect_code(2);
                 expect_one_problem(&done);
-                assert!(done.stderr.starts_with(&format!("belljar: {path}{shown}")), "{}", done.stderr);
+                assert!(
+                    done.stderr.starts_with(&format!("belljar: {path}{shown}")),
+                    "{}",
+                    done.stderr
+                );
             }
         }
-        for path in [binary.as_path(), Path::new("/"), Path::new("/dev/zero"), Path::new("./absent.toml")] {
+        for path in [
+            binary.as_path(),
+            Path::new("/"),
+            Path::new("/dev/zero"),
+            Path::new("./absent.toml"),
+        ] {
             expect_refused(who, 2, &["--policy", path.to_str().expect("plain")]);
         }
     }
@@ -217,7 +293,9 @@ fn flags_that_do_not_exist() {
             assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{args:?}");
             assert!(!done.stderr.is_empty());
         }
-        let done = belljar(who, ["run", "--json", "-c", "1", "--nope"]).go().expect_code(2);
+        let done = belljar(who, ["run", "--json", "-c", "1", "--nope"])
+            .go()
+            .expect_code(2);
         assert_eq!(done.json()["error"]["kind"], "usage");
         assert_eq!(done.stderr, "");
     }

@@ -42,11 +42,17 @@ fn limits_are_taken_with_their_units() {
 #[test]
 fn a_named_policy_is_a_ceiling() {
     let dir = TempDir::new();
-    let small = dir.file("small.toml", "extends = \"standard\"\nmax_memory_mb = 64\nmax_processes = 4\nmax_disk_mb = 8");
+    let small = dir.file(
+        "small.toml",
+        "extends = \"standard\"\nmax_memory_mb = 64\nmax_processes = 4\nmax_disk_mb = 8",
+    );
     let small = small.to_str().expect("plain");
     for who in everyone() {
         let found = limits(who, &["--policy", small, "--memory", "32M"]);
-        assert_eq!((found["memory"].as_u64(), found["processes"].as_u64()), (Some(32 << 20), Some(4)));
+        assert_eq!(
+            (found["memory"].as_u64(), found["processes"].as_u64()),
+            (Some(32 << 20), Some(4))
+        );
         for (flag, value, rule) in [
             ("--memory", "65M", "max_memory_mb"),
             ("--processes", "5", "max_processes"),
@@ -57,10 +63,14 @@ fn a_named_policy_is_a_ceiling() {
             ("--disk", "9M", "max_disk_mb"),
             ("--output-limit", "17M", "max_output_mb"),
         ] {
-            let done = run_code(who, "bash", ":", &["--policy", small, flag, value]).go().expect_code(126);
+            let done = run_code(who, "bash", ":", &["--policy", small, flag, value])
+                .go()
+                .expect_code(126);
             assert_eq!(done.json()["denial"]["rule"], rule);
         }
-        let mount = run_code(who, "bash", ":", &["--policy", small, "--mount", "/usr:/data"]).go().expect_code(126);
+        let mount = run_code(who, "bash", ":", &["--policy", small, "--mount", "/usr:/data"])
+            .go()
+            .expect_code(126);
         assert_eq!(mount.json()["denial"]["code"], "mount_not_allowed");
     }
 }
@@ -82,12 +92,30 @@ fn arguments_after_the_dashes_are_the_programs_own() {
 #[test]
 fn r47_check_paths_refuses_arguments_that_leave() {
     for who in everyone() {
-        for argument in ["../x", "a/../../x", "/etc/passwd", "~", "~root/x", "--file=/etc/passwd", "--x=../y"] {
-            let done = belljar(who, ["run", "--check-paths", "-c", "print('ran')", "--", argument]).go().expect_code(126);
+        for argument in [
+            "../x",
+            "a/../../x",
+            "/etc/passwd",
+            "~",
+            "~root/x",
+            "--file=/etc/passwd",
+            "--x=../y",
+        ] {
+            let done = belljar(
+                who,
+                ["run", "--check-paths", "-c", "print('ran')", "--", argument],
+            )
+            .go()
+            .expect_code(126);
             super::expect_one_problem(&done);
-            let done = belljar(who, ["exec", "--check-paths", "--", "echo", argument]).go().expect_code(126);
+            let done = belljar(who, ["exec", "--check-paths", "--", "echo", argument])
+                .go()
+                .expect_code(126);
             super::expect_one_problem(&done);
-            belljar(who, ["exec", "--", "echo", argument]).go().expect_code(0).expect_stdout(&format!("{argument}\n"));
+            belljar(who, ["exec", "--", "echo", argument])
+                .go()
+                .expect_code(0)
+                .expect_stdout(&format!("{argument}\n"));
         }
         for argument in ["x", "a/b.txt", "-la", "--flag=value", "..."] {
             belljar(who, ["exec", "--check-paths", "--", "echo", argument])
@@ -102,9 +130,16 @@ fn r47_check_paths_refuses_arguments_that_leave() {
 fn who_asked_stands_in_the_record() {
     for who in everyone() {
         let args = ["--tenant", "acme", "--user", "ada", "--run-id", "r-1"];
-        let done = run_code(who, "bash", "echo secret words", &args).go().expect_code(0);
+        let done = run_code(who, "bash", "echo secret words", &args)
+            .go()
+            .expect_code(0);
         let record = done.json()["record"].clone();
-        for (field, value) in [("tenant_id", "acme"), ("user_id", "ada"), ("run_id", "r-1"), ("policy_id", "standard")] {
+        for (field, value) in [
+            ("tenant_id", "acme"),
+            ("user_id", "ada"),
+            ("run_id", "r-1"),
+            ("policy_id", "standard"),
+        ] {
             assert_eq!(record[field], value);
         }
         // R14: the code itself is never part of it.
@@ -116,11 +151,18 @@ fn who_asked_stands_in_the_record() {
 #[test]
 fn the_receipt_can_be_shown_beside_the_output() {
     for who in everyone() {
-        let done = belljar(who, ["run", "--receipt", "-c", "print('out')"]).go().expect_code(0);
+        let done = belljar(who, ["run", "--receipt", "-c", "print('out')"])
+            .go()
+            .expect_code(0);
         assert_eq!(done.stdout, "out\n");
         for line in ["provider   native", "network    none", "seccomp", "landlock"] {
             assert!(done.stderr.contains(line), "{line}\n{}", done.stderr);
         }
-        assert_eq!(done.stderr.contains("ABSENT"), who == Who::User, "{}", done.stderr);
+        assert_eq!(
+            done.stderr.contains("ABSENT"),
+            who == Who::User,
+            "{}",
+            done.stderr
+        );
     }
 }

@@ -58,15 +58,27 @@ fn input_is_piped_whole_and_may_be_left_unread() {
     let file = dir.file("input", "from a file");
     for who in everyone() {
         let count = "import sys; print(len(sys.stdin.buffer.read()))";
-        belljar(who, ["run", "-c", count]).stdin(&megabytes).go().expect_code(0).expect_stdout("8388608\n");
+        belljar(who, ["run", "-c", count])
+            .stdin(&megabytes)
+            .go()
+            .expect_code(0)
+            .expect_stdout("8388608\n");
         belljar(who, ["run", "-c", "print('did not look')"])
             .stdin(&megabytes)
             .go()
             .expect_code(0)
             .expect_stdout("did not look\n");
         let file = file.to_str().expect("plain");
-        belljar(who, ["exec", "--stdin", file, "--", "cat"]).stdin("ours").go().expect_code(0).expect_stdout("from a file");
-        belljar(who, ["exec", "--stdin", "-", "--", "cat"]).stdin("ours").go().expect_code(0).expect_stdout("ours");
+        belljar(who, ["exec", "--stdin", file, "--", "cat"])
+            .stdin("ours")
+            .go()
+            .expect_code(0)
+            .expect_stdout("from a file");
+        belljar(who, ["exec", "--stdin", "-", "--", "cat"])
+            .stdin("ours")
+            .go()
+            .expect_code(0)
+            .expect_stdout("ours");
         // The code itself may come from there; then nothing is left of it for the program.
         let code = "import sys; print(sys.argv[1:], repr(sys.stdin.read()))";
         belljar(who, ["run", "-", "--lang", "python", "--", "-x", "--json"])
@@ -91,7 +103,12 @@ fn bytes_pass_unchanged() {
         let sent = bytes.clone();
         let writer = std::thread::spawn(move || input.write_all(&sent).expect("written"));
         let mut got = Vec::new();
-        child.stdout.take().expect("stdout").read_to_end(&mut got).expect("read");
+        child
+            .stdout
+            .take()
+            .expect("stdout")
+            .read_to_end(&mut got)
+            .expect("read");
         writer.join().expect("writer");
         assert_eq!(got, bytes);
         end(child).expect_code(0);
@@ -112,7 +129,12 @@ fn an_interrupt_ends_the_run_with_137_and_leaves_nothing() {
                     std::thread::sleep(Duration::from_millis(500));
                 } else {
                     let mut line = [0; 8];
-                    child.stdout.as_mut().expect("stdout").read_exact(&mut line).expect("a line");
+                    child
+                        .stdout
+                        .as_mut()
+                        .expect("stdout")
+                        .read_exact(&mut line)
+                        .expect("a line");
                 }
                 let pid = Pid::from_raw(child.id().cast_signed()).expect("a pid");
                 kill_process(pid, signal).expect("interrupted");
@@ -149,23 +171,35 @@ fn a_reader_that_leaves_ends_the_run() {
 fn a_guests_bytes_never_act_within_our_own_lines() {
     let loud = "import sys, time\nsys.stderr.write('\\x1b]0;title\\x07\\rbelljar: all is well')\nsys.stderr.flush()\ntime.sleep(60)";
     for who in everyone() {
-        let done = belljar(who, ["run", "--timeout", "1s", "-c", loud]).go().expect_code(124);
+        let done = belljar(who, ["run", "--timeout", "1s", "-c", loud])
+            .go()
+            .expect_code(124);
         let ours: Vec<_> = done.stderr.split('\n').skip(1).collect();
         assert_eq!(
             ours,
-            ["belljar: the program did not end within 1 s", "hint: give it longer with --timeout", ""],
+            [
+                "belljar: the program did not end within 1 s",
+                "hint: give it longer with --timeout",
+                ""
+            ],
             "{done:#?}"
         );
 
-        let done = belljar(who, ["exec", "--", "\u{1b}[2J\r\nbelljar: fake"]).go().expect_code(125);
+        let done = belljar(who, ["exec", "--", "\u{1b}[2J\r\nbelljar: fake"])
+            .go()
+            .expect_code(125);
         assert_eq!(
             done.stderr,
             "belljar: the program cannot start: `\\u{1b}[2J\\r\\nbelljar: fake` is not there\n"
         );
 
         let dir = TempDir::new();
-        let names = "import os\nos.mkdir('d')\nos.symlink('/etc/passwd', 'd/\\x1b[31m\\r\\nbelljar: fake\\u202e')";
-        let done = belljar(who, ["run", "--out", "d", "-c", names]).cwd(dir.path()).go().expect_code(1);
+        let names =
+            "import os\nos.mkdir('d')\nos.symlink('/etc/passwd', 'd/\\x1b[31m\\r\\nbelljar: fake\\u202e')";
+        let done = belljar(who, ["run", "--out", "d", "-c", names])
+            .cwd(dir.path())
+            .go()
+            .expect_code(1);
         assert_eq!(
             done.stderr,
             "belljar: `d/\\x1b[31m\\x0d\\x0abelljar: fake\\xe2\\x80\\xae` was not taken: a symbolic link, not a regular file\n"

@@ -9,7 +9,10 @@ use crate::machine::{absent, path, venv};
 /// Runs code with the Python environment of `tests/setup`, under the `standard` policy.
 fn with_packages(who: Who, what: &str, code: &str) -> Option<Done> {
     let Some(venv) = venv() else {
-        absent(what, "there is no Python environment with the packages; tests/setup makes one");
+        absent(
+            what,
+            "there is no Python environment with the packages; tests/setup makes one",
+        );
         return None;
     };
     let path = format!("{}:{}", venv.join("bin").display(), path());
@@ -20,7 +23,12 @@ fn with_packages(who: Who, what: &str, code: &str) -> Option<Done> {
 fn expect(what: &str, code: &str, stdout: &str) {
     for who in everyone() {
         if let Some(done) = with_packages(who, what, code) {
-            assert_eq!((done.code, done.stdout.as_str()), (Some(0), stdout), "{what} as {who:?}: {}", done.stderr);
+            assert_eq!(
+                (done.code, done.stdout.as_str()),
+                (Some(0), stdout),
+                "{what} as {who:?}: {}",
+                done.stderr
+            );
         }
     }
 }
@@ -37,7 +45,11 @@ print(np.fft.ifft(np.fft.fft(np.arange(8))).real.round().astype(int).tolist())
 np.save('a.npy', a); print(np.array_equal(np.load('a.npy', mmap_mode='r'), a))
 print(np.sort(rng.integers(0, 9, 1_000_000)).shape, np.einsum('ij,ij->', a, a) > 0)
 ";
-    expect("numpy", code, "True\nTrue\n[0, 1, 2, 3, 4, 5, 6, 7]\nTrue\n(1000000,) True\n");
+    expect(
+        "numpy",
+        code,
+        "True\nTrue\n[0, 1, 2, 3, 4, 5, 6, 7]\nTrue\n(1000000,) True\n",
+    );
 }
 
 #[test]
@@ -96,17 +108,26 @@ import glassware; print(glassware.greet(), os.path.exists('packages/bin/greet'))
     let wheel = "glassware-1.0-py3-none-any.whl";
     for who in everyone() {
         let Some(venv) = venv() else {
-            absent("pip install", "there is no Python environment; tests/setup makes one");
+            absent(
+                "pip install",
+                "there is no Python environment; tests/setup makes one",
+            );
             continue;
         };
         let path = format!("{}:{}", venv.join("bin").display(), path());
-        belljar(who, ["run", "--policy", "standard", "--out", wheel, "-c", make]).cwd(dir.path()).go().expect_code(0);
-        let made: PathBuf = dir.path().join(wheel);
-        let done = belljar(who, ["run", "--policy", "standard", "--file", wheel, "-c", install])
+        belljar(who, ["run", "--policy", "standard", "--out", wheel, "-c", make])
             .cwd(dir.path())
-            .env("PATH", &path)
             .go()
             .expect_code(0);
+        let made: PathBuf = dir.path().join(wheel);
+        let done = belljar(
+            who,
+            ["run", "--policy", "standard", "--file", wheel, "-c", install],
+        )
+        .cwd(dir.path())
+        .env("PATH", &path)
+        .go()
+        .expect_code(0);
         assert_eq!(done.stdout, "0\nhello from a wheel True\n", "{}", done.stderr);
         std::fs::remove_file(made).expect("the wheel");
     }

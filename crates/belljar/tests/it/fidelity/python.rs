@@ -25,7 +25,12 @@ async def main():
 asyncio.run(main())
 ";
     for who in everyone() {
-        expect(who, "python", code, "9900\nthrough a pipe 0\nin a thread\nover a socket\ntimed out\n");
+        expect(
+            who,
+            "python",
+            code,
+            "9900\nthrough a pipe 0\nin a thread\nover a socket\ntimed out\n",
+        );
     }
 }
 
@@ -103,7 +108,12 @@ print(len(hashlib.scrypt(b'x', salt=b'y', n=1024, r=8, p=1)), len(hashlib.pbkdf2
 print(len(secrets.token_bytes(16)), len({uuid.uuid4() for _ in range(100)}), zlib.crc32(b'x'))
 ";
     for who in everyone() {
-        expect(who, "python", code, "wal\n(5000, 5000)\n1\nTrue\n2d711642 0909377a\n64 32\n16 100 2363233923\n");
+        expect(
+            who,
+            "python",
+            code,
+            "wal\n(5000, 5000)\n1\nTrue\n2d711642 0909377a\n64 32\n16 100 2363233923\n",
+        );
     }
 }
 

@@ -38,7 +38,7 @@ cat <<< "here string" | sha256sum | cut -c1-8
             who,
             "bash",
             code,
-            "3,a,b,c\n500500\nsame\nmain.bash\n3\nmain.bash\n3\ntimeout 124\n1970-01-01\nrandom\nguest\nguest\n97a93ff2\ncleaned up\n",
+            "3,a,b,c\n500500\nsame\nmain.bash\n3\nmain.bash\n3\ntimeout 124\n1970-01-01\nrandom\nguest\nguest\n54d08b13\ncleaned up\n",
         );
     }
 }
@@ -85,14 +85,13 @@ END
 gcc -O2 -Wall -c add.c && gcc -O2 -Wall -pthread main.c add.o -o program && ./program
 ar rcs libadd.a add.o && gcc -pthread main.c -L. -ladd -o static && ./static
 gcc -shared -fPIC add.c -o libshared.so && gcc -pthread main.c ./libshared.so -o shared && ./shared
-gcc -g -fsanitize=address,undefined main.c add.c -o checked 2>/dev/null && ./checked
+gcc -g -fsanitize=address,undefined main.c add.c -o checked && ASAN_OPTIONS=detect_leaks=0 ./checked
 "#;
     for who in everyone() {
         if has(who, "c", "gcc by hand") {
-            // The standard numbers hold for a compiler too, apart from the sanitizers: they want
-            // 20 TB of addresses, which is no memory.
-            let done = belljar(who, ["run", "--policy", "standard", "--lang", "bash", "-c", code]).go().expect_code(0);
-            assert_eq!(done.stdout, "42\n42\n42\n42\n", "{}", done.stderr);
+            // The sanitizers map 20 TB of addresses, which is no memory. The one for leaks traces its
+            // own process, which no guest may.
+            expect(who, "bash", code, "42\n42\n42\n42\n");
         }
     }
 }
@@ -135,18 +134,21 @@ const crypto = require('crypto'), fs = require('fs'), http = require('http'), zl
 #[test]
 fn cargo_builds_a_crate_without_dependencies() {
     let dir = TempDir::new();
-    let manifest = dir.file("Cargo.toml", "[package]\nname = \"glass\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
-    let main = dir.file(
-        "main.rs",
-        "fn main() { println!(\"{}\", glass::double(21)); }\n",
+    let manifest = dir.file(
+        "Cargo.toml",
+        "[package]\nname = \"glass\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
     );
+    let main = dir.file("main.rs", "fn main() { println!(\"{}\", glass::double(21)); }\n");
     let lib = dir.file(
         "lib.rs",
         "pub fn double(n: i32) -> i32 { 2 * n }\n#[test]\nfn doubles() { assert_eq!(double(2), 4); }\n",
     );
     for who in everyone() {
         let Some(toolchain) = rust_toolchain(who) else {
-            absent("cargo", &format!("{who:?} has no Rust toolchain that can be mounted"));
+            absent(
+                "cargo",
+                &format!("{who:?} has no Rust toolchain that can be mounted"),
+            );
             continue;
         };
         let mount = format!("{}:/toolchain", toolchain.display());

@@ -70,6 +70,34 @@ fn r25_open_files_are_limited() {
     }
 }
 
+/// R25: room that threads leave behind is not room for processes: what slips in is ended.
+#[test]
+fn r25_threads_that_ended_leave_no_room_for_processes() {
+    let code = "
+import os, threading, time
+done = threading.Event()
+threads = [threading.Thread(target=done.wait) for _ in range(30)]
+[thread.start() for thread in threads]
+done.set()
+[thread.join() for thread in threads]
+try:
+    for _ in range(40):
+        if os.fork() == 0: time.sleep(20)
+except BlockingIOError:
+    pass
+time.sleep(1)
+alive = 0
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    with open(f'/proc/{pid}/stat') as stat: alive += stat.read().rsplit(')', 1)[1].split()[0] != 'Z'
+print(alive)";
+    for who in everyone() {
+        let done = run_code(who, "python", code, &["--processes", "3"])
+            .go()
+            .expect_code(0);
+        assert_eq!(done.guest_stdout(), "3\n", "{who:?}");
+    }
+}
+
 /// R25: exactly as many processes as permitted, threads aside.
 #[test]
 fn r25_processes_are_limited_exactly_and_threads_do_not_count() {
