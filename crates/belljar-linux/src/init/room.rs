@@ -75,7 +75,7 @@ impl Room {
         };
         for pid in &pids {
             // It may have ended by now.
-            let _ = prlimit(Some(*pid), Resource::Nproc, limit.clone());
+            let _ = prlimit(Some(*pid), Resource::Nproc, limit);
         }
         // Only after the limit is down again, so that nobody takes the place of what is ended.
         let permitted = self.processes as usize;

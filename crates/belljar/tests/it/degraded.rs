@@ -1,9 +1,9 @@
 //! Machines and containers that lack a control: what is preferred is reported absent, what is
 //! required is a denial that says what to do. Each is a real lack, made with `unshare` or `setpriv`.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::harness::{Done, Who, belljar, is_root, run_code};
+use crate::harness::{self, Done, Who, belljar, is_root, output_of, run_code};
 use crate::machine::absent;
 
 /// Runs belljar within `before`, a command that takes another as its last arguments.
@@ -140,7 +140,8 @@ fn without_user_namespaces_everything_is_denied_with_the_fix() {
 #[test]
 fn a_build_without_the_feature_has_no_switch() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
-    let listed = Command::new(env!("CARGO"))
+    let mut command = Command::new(env!("CARGO"));
+    command
         .args([
             "tree",
             "--manifest-path",
@@ -151,8 +152,9 @@ fn a_build_without_the_feature_has_no_switch() {
             "features,normal",
         ])
         .args(["--prefix", "none", "--offline"])
-        .output()
-        .expect("cargo tree");
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let listed = harness::finish(harness::spawn(&mut command));
     let text = String::from_utf8_lossy(&listed.stdout);
     assert!(
         listed.status.success(),

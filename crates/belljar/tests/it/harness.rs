@@ -1,6 +1,6 @@
 //! Running the executable and looking at what is left afterwards.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -260,7 +260,7 @@ impl Run {
             took,
         };
         expect_nothing_left(pid, &done);
-        assert_eq!(mounts(), before, "mounts were left: {done:#?}");
+        expect_no_new_mounts(&before, &done);
         let left: Vec<_> = fs::read_dir(scratch.path()).expect("scratch").flatten().collect();
         assert!(left.is_empty(), "files were left in TMPDIR: {left:?}");
         done
@@ -287,6 +287,15 @@ pub(crate) fn finish(child: std::process::Child) -> std::process::Output {
     let output = child.wait_with_output().expect("wait for a child");
     known().remove(&pid);
     output
+}
+
+/// Runs any other command to its end. A child that is not told of here looks like an orphan.
+pub(crate) fn output_of(command: &mut Command) -> std::process::Output {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    finish(spawn(command))
 }
 
 /// Starts a process whose orphans, should there be any, become ours.
@@ -357,9 +366,25 @@ pub(crate) fn control_groups(pid: u32) -> Vec<PathBuf> {
     found
 }
 
-fn mounts() -> usize {
-    fs::read_to_string("/proc/self/mountinfo")
-        .expect("mountinfo")
-        .lines()
-        .count()
+/// The mounts of the host, each with its number.
+fn mounts() -> BTreeSet<String> {
+    let text = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Fails if there are mounts that were not there before. Others may mount something for a moment.
+#[track_caller]
+fn expect_no_new_mounts(before: &BTreeSet<String>, done: &Done) {
+    let started = Instant::now();
+    loop {
+        let new: Vec<_> = mounts().difference(before).cloned().collect();
+        if new.is_empty() {
+            return;
+        }
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "mounts were left: {new:?} after {done:#?}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::harness::{TempDir, belljar, everyone, run_code};
+use crate::harness::{TempDir, belljar, everyone, output_of, run_code};
 
 #[test]
 fn files_go_in_under_the_names_they_are_given() {
@@ -39,14 +39,9 @@ fn archives_are_unpacked_into_the_work_directory() {
     fs::create_dir(dir.path().join("src")).expect("a directory");
     dir.file("src/a.txt", "packed");
     let archive = dir.path().join("src.tar.gz");
-    let status = Command::new("tar")
-        .arg("-C")
-        .arg(dir.path())
-        .arg("-czf")
-        .arg(&archive)
-        .arg("src")
-        .status();
-    assert!(status.expect("tar").success());
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(dir.path()).arg("-czf").arg(&archive).arg("src");
+    assert!(output_of(&mut tar).status.success());
     for who in everyone() {
         belljar(
             who,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{TempDir, Who, belljar, everyone, run_code};
+use crate::harness::{TempDir, Who, belljar, everyone, output_of, run_code};
 
 /// Holds that `value` is an object with exactly these fields.
 #[track_caller]
@@ -262,11 +262,7 @@ fn completions_are_scripts_that_know_the_flags() {
         let script = belljar(who, ["completions", "bash"]).go().stdout;
         let dir = TempDir::new();
         let path = dir.file("completions", script);
-        let status = std::process::Command::new("bash")
-            .arg("-n")
-            .arg(path)
-            .status()
-            .expect("bash");
-        assert!(status.success());
+        let checked = output_of(std::process::Command::new("bash").arg("-n").arg(path));
+        assert!(checked.status.success(), "{checked:?}");
     }
 }

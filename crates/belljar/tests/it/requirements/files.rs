@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use crate::harness::{TempDir, Who, become_who, belljar, everyone, run_code};
+use crate::harness::{TempDir, Who, become_who, belljar, everyone, output_of, run_code};
 use crate::machine;
 
 /// A directory of `who` alone, with a file in it that nobody else can read.
@@ -17,7 +17,7 @@ fn private_directory(dir: &TempDir, who: Who) -> String {
         path.to_str().expect("plain"),
     ]);
     become_who(&mut command, who);
-    assert!(command.status().expect("sh").success());
+    assert!(output_of(&mut command).status.success());
     path.to_str().expect("plain").to_owned()
 }
 
