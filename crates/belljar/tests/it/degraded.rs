@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::harness::{self, Done, Who, belljar, is_root, output_of, run_code};
+use crate::harness::{self, Done, Who, belljar, is_root, run_code};
 use crate::machine::absent;
 
 /// Runs belljar within `before`, a command that takes another as its last arguments.
