@@ -34,7 +34,7 @@ words! {
         PidsCgroup = "pids-cgroup",
         /// CPU share bounded by the kernel for the whole sandbox.
         CpuCgroup = "cpu-cgroup",
-        /// Processes counted exactly, threads aside.
+        /// Processes bounded by themselves, threads aside.
         ProcessCount = "process-count",
     }
 }

@@ -21,9 +21,14 @@ pub(crate) fn collect(work_dir: BorrowedFd<'_>, paths: &[GuestPath], limit: u64)
     let mut collector = Collector {
         files: Vec::new(),
         room: limit,
+        full: false,
     };
     for path in paths {
         collector.take(work_dir, path.as_str().as_bytes(), path.as_str().as_bytes(), 0);
+        if std::mem::take(&mut collector.full) {
+            let reason = format!("not all of it: more than {MOST_FILES} files were asked for");
+            collector.refuse(path.as_str().as_bytes(), reason);
+        }
     }
     collector.files
 }
@@ -31,12 +36,16 @@ pub(crate) fn collect(work_dir: BorrowedFd<'_>, paths: &[GuestPath], limit: u64)
 struct Collector {
     files: Vec<CollectedFile>,
     room: u64,
+    /// Whether something was left out because there were too many files.
+    full: bool,
 }
 
 impl Collector {
     /// Takes `name` below `dir`; `shown` is its path from the work directory.
     fn take(&mut self, dir: BorrowedFd<'_>, name: &[u8], shown: &[u8], depth: usize) {
         if self.files.len() >= MOST_FILES {
+            // Told once for each path that was asked for, by whoever asked.
+            self.full = true;
             return;
         }
         match open(dir, name) {
@@ -79,6 +88,7 @@ impl Collector {
             Ok(names) => names,
             Err(error) => return self.refuse(shown, reason(&error)),
         };
+        self.full |= names.len() > MOST_FILES;
         names.sort_unstable();
         for name in names {
             let path = [shown, b"/", &name].concat();

@@ -41,11 +41,6 @@ impl OutputPipe {
         ))
     }
 
-    /// Whether every writer has gone.
-    pub(crate) const fn is_closed(&self) -> bool {
-        self.pipe.is_none()
-    }
-
     /// Reads what is there next and returns the part of it that is kept: empty once the stream has
     /// ended or its cap is reached. Cancel-safe.
     pub(crate) async fn next(&mut self) -> io::Result<&[u8]> {
@@ -64,11 +59,30 @@ impl OutputPipe {
             self.pipe = None;
             return Ok(&[]);
         }
-        let room = self.cap - self.kept.len();
-        let keep = count.min(room);
+        Ok(self.take(count))
+    }
+
+    /// Takes what is left once everything that could write is dead, without waiting: a copy of the
+    /// guest's end may be on its way through somebody else's socket, and would never end.
+    pub(crate) fn drain(&mut self, mut keep: impl FnMut(&[u8])) {
+        let Some(pipe) = self.pipe.take() else { return };
+        // A pipe holds a MiB at the most; whoever fills it again meanwhile is not the guest.
+        for _ in 0..(2 << 20) / CHUNK {
+            match rustix::io::read(pipe.get_ref(), &mut *self.chunk) {
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => return,
+                Ok(count) => keep(self.take(count)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Keeps what there is room for of the chunk that was read last.
+    fn take(&mut self, count: usize) -> &[u8] {
+        let keep = count.min(self.cap - self.kept.len());
         self.kept.extend_from_slice(&self.chunk[..keep]);
         self.dropped += (count - keep) as u64;
-        Ok(&self.kept[self.kept.len() - keep..])
+        &self.kept[self.kept.len() - keep..]
     }
 
     pub(crate) fn into_captured(self) -> Captured {

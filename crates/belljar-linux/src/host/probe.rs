@@ -163,7 +163,7 @@ fn process_count() -> Support {
             "use Linux 5.14 or later, or run as root",
         );
     }
-    present("exact: room for threads is made as they come")
+    present("threads aside: room for them is made as they come")
 }
 
 fn kernel_version() -> (u32, u32) {

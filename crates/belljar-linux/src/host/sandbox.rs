@@ -154,22 +154,19 @@ impl NativeSandbox {
         let sink = io.sink;
         let mut stop = io.stop.unwrap_or_else(|| Box::pin(std::future::pending()));
 
-        // Until the guest is over and both streams are at their end. A stream outlives the guest only
-        // by what is left in its pipe: everything that could write is dead by then.
-        while ended.is_none() || !stdout.is_closed() || !stderr.is_closed() {
-            let over = ended.is_some();
+        while ended.is_none() {
             tokio::select! {
                 // Limits come before output: a guest that never stops printing must not outrun them.
                 biased;
-                reason = watch.trip(self.group.as_ref(), init), if !over => {
+                reason = watch.trip(self.group.as_ref(), init) => {
                     self.end_all().await;
                     ended = Some(reason);
                 }
-                () = &mut stop, if !over => {
+                () = &mut stop => {
                     self.end_all().await;
                     ended = Some(Ended::Stopped);
                 }
-                event = self.shell.event(), if !over => match event {
+                event = self.shell.event() => match event {
                     Ok(InitEvent::Started { notes }) => self.observe(notes),
                     Ok(InitEvent::NotStarted(failure)) => {
                         ended = Some(self.cannot_start(stage, &failure)?);
@@ -190,6 +187,9 @@ impl NativeSandbox {
             }
         }
         drop(pump);
+        // Everything that could write is dead by now, so all it wrote is in the pipes.
+        stdout.drain(|bytes| sink.write(Stream::Stdout, bytes));
+        stderr.drain(|bytes| sink.write(Stream::Stderr, bytes));
         Ok(StageEnd {
             ended: ended.unwrap_or(Ended::Lost("no end was seen".to_owned())),
             usage: watch.usage(self.group.as_ref(), cpu_reported, started.elapsed()),

@@ -13,7 +13,11 @@ pub(crate) struct TreeUsage {
 
 /// Adds up all descendants of `init`: an orphan's new parent is init, so nothing is missed.
 pub(crate) fn tree_usage(init: i32) -> TreeUsage {
-    let mut usage = TreeUsage::default();
+    // What init has reaped is counted with init.
+    let mut usage = TreeUsage {
+        cpu: cpu_time(init),
+        memory: 0,
+    };
     let mut waiting = children(init);
     let mut seen = 0;
     while let Some(pid) = waiting.pop() {

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{
@@ -27,6 +27,8 @@ pub(crate) struct Raising<'a> {
     /// `tasks` files of v1 groups, opened by the engine.
     pub tasks: &'a [OwnedFd],
     pub root: Option<OwnedFd>,
+    /// A `/proc` of init's own that hides nothing from it and is attached nowhere.
+    pub proc: Option<OwnedFd>,
     pub notes: Vec<Note>,
 }
 
@@ -78,20 +80,11 @@ impl Raising<'_> {
     }
 
     fn close_foreign_descriptors(&self) -> io::Result<()> {
-        let mut keep: Vec<u32> = [self.control.as_raw_fd()]
-            .into_iter()
-            .chain(self.trees.iter().map(AsRawFd::as_raw_fd))
-            .filter_map(|fd| u32::try_from(fd).ok())
-            .collect();
-        keep.sort_unstable();
-        let mut next = 0;
-        for fd in keep {
-            if fd > next {
-                sys::process::close_between(next, fd - 1)?;
-            }
-            next = fd + 1;
-        }
-        sys::process::close_from(next, false)
+        sys::process::close_all_but(
+            [self.control]
+                .into_iter()
+                .chain(self.trees.iter().map(AsFd::as_fd)),
+        )
     }
 
     fn become_guest_user(&self) -> io::Result<()> {
@@ -200,26 +193,29 @@ impl Raising<'_> {
 
     fn mount_proc(&mut self) -> io::Result<()> {
         let place = place::dir(self.root()?, "proc")?;
-        let mounted = (|| -> io::Result<()> {
-            let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-            if !weaken::is_off("privateproc") {
-                fsconfig_set_string(context.as_fd(), "subset", "pid")?;
-                // Only what it may trace anyway, which init never is. The milder 2 has an exception for group 0.
-                fsconfig_set_string(context.as_fd(), "hidepid", "4")?;
-            }
-            fsconfig_create(context.as_fd())?;
-            let proc = fsmount(
-                context.as_fd(),
-                FsMountFlags::FSMOUNT_CLOEXEC,
-                MountAttrFlags::MOUNT_ATTR_NOSUID
-                    | MountAttrFlags::MOUNT_ATTR_NODEV
-                    | MountAttrFlags::MOUNT_ATTR_NOEXEC,
-            )?;
-            place::attach(proc.as_fd(), place.as_fd())
-        })();
+        // Only what it may trace anyway, which init never is. The milder 2 has an exception for group 0.
+        let hidden = if weaken::is_off("privateproc") {
+            &[][..]
+        } else {
+            &[("subset", "pid"), ("hidepid", "4")]
+        };
+        let mounted = procfs(hidden).and_then(|proc| {
+            place::attach(proc.as_fd(), place.as_fd())?;
+            // A program that it cannot read hides a process even from init, so init looks elsewhere.
+            let own = procfs(&[("subset", "pid")])?;
+            Ok(rustix::fs::openat(
+                &own,
+                ".",
+                OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?)
+        });
         // Inside some containers the kernel does not give a new one; the guest then has none.
         self.notes.push(match mounted {
-            Ok(()) => Note::ProcMounted,
+            Ok(own) => {
+                self.proc = Some(own);
+                Note::ProcMounted
+            }
             Err(error) => Note::ProcAbsent(error.raw_os_error().unwrap_or(0)),
         });
         Ok(())
@@ -255,6 +251,22 @@ fn check_root() -> io::Result<()> {
     } else {
         Err(io::ErrorKind::PermissionDenied.into())
     }
+}
+
+fn procfs(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        fsconfig_set_string(context.as_fd(), *key, *value)?;
+    }
+    fsconfig_create(context.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(
+        context.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes,
+    )?)
 }
 
 fn tmpfs(options: &[(&str, String)]) -> io::Result<OwnedFd> {

@@ -31,6 +31,7 @@ pub(crate) fn run(
         trees,
         tasks,
         root: None,
+        proc: None,
         notes: Vec::new(),
     };
     for step in steps::shell(spec) {
@@ -43,8 +44,8 @@ pub(crate) fn run(
     }
     let notes = raising.notes;
     // The trees are attached now; their descriptors would only be something to leak.
-    let keep = control.as_fd();
-    match close_all_but(keep).and_then(|()| PidOne::new(keep, filters)) {
+    let (keep, proc) = (control.as_fd(), raising.proc);
+    match close_all_but(keep, proc.as_ref()).and_then(|()| PidOne::new(keep, proc, filters)) {
         Ok(mut init) => sys::process::exit_now(if init.serve(notes).is_ok() { 0 } else { 1 }),
         Err(error) => give_up(control, "TakeStand", &error),
     }
@@ -56,20 +57,18 @@ fn give_up(control: &OwnedFd, step: &str, error: &io::Error) -> ! {
     sys::process::exit_now(1)
 }
 
-fn close_all_but(control: BorrowedFd<'_>) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
+fn close_all_but(control: BorrowedFd<'_>, proc: Option<&OwnedFd>) -> io::Result<()> {
     if weaken::is_off("closeforeigndescriptors") {
         return Ok(());
     }
-    let fd = control.as_raw_fd().unsigned_abs();
-    if fd > 0 {
-        sys::process::close_between(0, fd - 1)?;
-    }
-    sys::process::close_from(fd + 1, false)
+    let keep = [Some(control), proc.map(AsFd::as_fd)];
+    sys::process::close_all_but(keep.into_iter().flatten())
 }
 
 struct PidOne<'a> {
     control: BorrowedFd<'a>,
+    /// Where all processes can be seen.
+    proc: Option<OwnedFd>,
     children: OwnedFd,
     work_dir: OwnedFd,
     incoming: Incoming,
@@ -92,7 +91,7 @@ struct Running {
 }
 
 impl<'a> PidOne<'a> {
-    fn new(control: BorrowedFd<'a>, filters: &'a PreparedFilters) -> io::Result<Self> {
+    fn new(control: BorrowedFd<'a>, proc: Option<OwnedFd>, filters: &'a PreparedFilters) -> io::Result<Self> {
         // Descriptors 0 to 2 must be taken: something opened later must never become a stream.
         for _ in 0..3 {
             let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
@@ -101,6 +100,7 @@ impl<'a> PidOne<'a> {
         let work_dir = rustix::fs::open("/workspace", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self {
             control,
+            proc,
             children: sys::process::child_events()?,
             work_dir,
             incoming: Incoming::default(),
@@ -236,10 +236,16 @@ impl<'a> PidOne<'a> {
         }
         let backstop =
             Instant::now().checked_add(Duration::from_millis(spec.wall_millis).saturating_add(GRACE));
+        let proc = self
+            .proc
+            .as_ref()
+            .map(OwnedFd::try_clone)
+            .transpose()
+            .map_err(|error| failure("Room", &error))?;
         self.guest = Some(Running {
             pid,
             listener,
-            room: Room::new(spec.limits.processes, spec.limits.tasks),
+            room: Room::new(proc, spec.limits.processes, spec.limits.tasks),
             backstop,
         });
         Ok(seen)

@@ -8,9 +8,10 @@
 //! with EINTR. Threads are made with all signals blocked.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 
 /// How long a thread that was let in may take to be born.
@@ -22,6 +23,8 @@ const STALE: Duration = Duration::from_millis(50);
 /// The room that a guest's processes have.
 #[derive(Debug)]
 pub(super) struct Room {
+    /// Where all processes can be seen; without it nothing is counted.
+    proc: Option<OwnedFd>,
     /// Processes that may be alive at once.
     processes: u32,
     /// Tasks that may be alive at once, whatever they are.
@@ -30,21 +33,25 @@ pub(super) struct Room {
     expected: Vec<(u32, Instant)>,
     limit: u64,
     settled: Instant,
+    /// Whether a process may have been born under the limit that was there before.
+    unsure: bool,
 }
 
 impl Room {
-    pub(super) fn new(processes: u32, tasks: u64) -> Self {
+    pub(super) fn new(proc: Option<OwnedFd>, processes: u32, tasks: u64) -> Self {
         let limit = tasks_for(processes);
         // A lower limit of the host's own cannot be raised.
         let most = getrlimit(Resource::Nproc)
             .maximum
             .map_or(tasks, |maximum| tasks.min(maximum));
         Self {
+            proc,
             processes,
             most,
             expected: Vec::new(),
             limit,
             settled: Instant::now(),
+            unsure: false,
         }
     }
 
@@ -56,18 +63,20 @@ impl Room {
         self.settle()
     }
 
-    /// When to look for threads that have ended; never, where there is no room for any.
+    /// When to look again for threads that have ended; never, where there is no room for any.
     pub(super) fn settles_in(&self) -> Option<Duration> {
         let after = if self.expected.is_empty() { STALE } else { BIRTH };
-        (self.limit > tasks_for(self.processes)).then(|| after.saturating_sub(self.settled.elapsed()))
+        let open = self.unsure || self.limit > tasks_for(self.processes);
+        open.then(|| after.saturating_sub(self.settled.elapsed()))
     }
 
     /// Sets the limit to what it should be by now.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         self.expected.retain(|(_, since)| since.elapsed() < BIRTH);
-        let (mut pids, threads) = look()?;
+        let Some(proc) = &self.proc else { return Ok(()) };
+        let (mut pids, threads) = look(proc.as_fd())?;
         let wanted = tasks_for(self.processes) + threads + self.expected.len() as u64;
-        self.limit = wanted.min(self.most);
+        let before = std::mem::replace(&mut self.limit, wanted.min(self.most));
         self.settled = Instant::now();
         let limit = Rlimit {
             current: Some(self.limit),
@@ -79,6 +88,8 @@ impl Room {
         }
         // Only after the limit is down again, so that nobody takes the place of what is ended.
         let permitted = self.processes as usize;
+        // A child of the meantime has its parent's old limit and was not seen: look once more.
+        self.unsure = self.limit < before || pids.len() > permitted;
         if pids.len() > permitted {
             pids.sort_by_key(|pid| pid.as_raw_nonzero());
             for pid in pids.drain(permitted..) {
@@ -95,11 +106,10 @@ pub(super) fn tasks_for(processes: u32) -> u64 {
 }
 
 /// The processes of this pid namespace without init, and how many threads they have beyond one each.
-fn look() -> io::Result<(Vec<Pid>, u64)> {
-    let proc = rustix::fs::open("/proc", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+fn look(proc: BorrowedFd<'_>) -> io::Result<(Vec<Pid>, u64)> {
     let mut pids = Vec::new();
     let mut threads = 0;
-    for entry in rustix::fs::Dir::read_from(&proc)? {
+    for entry in rustix::fs::Dir::read_from(proc)? {
         let entry = entry?;
         let name = entry.file_name().to_str().unwrap_or_default();
         let Some(pid) = name
@@ -112,7 +122,7 @@ fn look() -> io::Result<(Vec<Pid>, u64)> {
         };
         pids.push(pid);
         // A directory has a link for itself, one for its parent, and here one for each thread.
-        let tasks = statx(&proc, format!("{name}/task"), AtFlags::empty(), StatxFlags::NLINK);
+        let tasks = statx(proc, format!("{name}/task"), AtFlags::empty(), StatxFlags::NLINK);
         threads += tasks.map_or(0, |tasks| u64::from(tasks.stx_nlink).saturating_sub(3));
     }
     Ok((pids, threads))

@@ -119,10 +119,24 @@ fn conditions(rule: &Rule, options: FilterOptions) -> Result<Refusal, seccompile
                 Refusal::Always
             });
         }
-        Check::CloneFlags => NAMESPACE_FLAGS
-            .iter()
-            .map(|flag| all([bits(0, *flag)?]))
-            .collect::<Result<Vec<_>, _>>()?,
+        Check::CloneFlags => {
+            let mut when = Vec::new();
+            for flag in NAMESPACE_FLAGS {
+                when.push(all([bits(0, flag)?])?);
+            }
+            let thread = libc::CLONE_THREAD as u64;
+            for needed in [libc::CLONE_VM as u64, libc::CLONE_SIGHAND as u64] {
+                when.push(all([bits(0, thread)?, masked(0, needed, 0)?])?);
+            }
+            when
+        }
+        Check::FileControl => {
+            const F_NOTIFY: u64 = 1026;
+            vec![
+                all([equal(1, libc::F_SETLEASE as u64)?])?,
+                all([equal(1, F_NOTIFY)?])?,
+            ]
+        }
         Check::Socket => socket_refusals()?,
         Check::Ioctl => [libc::TIOCSTI, libc::TIOCLINUX]
             .iter()

@@ -15,10 +15,12 @@ pub enum RuleAction {
 /// Conditions on arguments that a filter can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// No new namespaces.
+    /// No new namespaces, and no thread that the kernel would refuse after init has made room for it.
     CloneFlags,
     /// Families UNIX, INET, INET6; streams and datagrams; TCP and UDP.
     Socket,
+    /// Not the requests that hold up or watch others who open the file.
+    FileControl,
     /// Not the terminal requests that type into it.
     Ioctl,
     /// No setuid or setgid bit in the mode, which is this argument.
@@ -84,14 +86,14 @@ pub fn rules() -> Vec<Rule> {
 
     group!(rows, Allow, "reading and writing descriptors it already has",
         SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_readv SYS_writev SYS_preadv SYS_pwritev SYS_preadv2 SYS_pwritev2 SYS_lseek SYS_close SYS_close_range
-        SYS_dup SYS_dup3 SYS_fcntl SYS_flock SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_sendfile SYS_splice SYS_tee SYS_copy_file_range
+        SYS_dup SYS_dup3 SYS_flock SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_sendfile SYS_splice SYS_tee SYS_copy_file_range
         SYS_readahead SYS_fadvise64 SYS_pipe2 SYS_syncfs SYS_sync);
     group!(rows, Allow, "files within what the mounts and Landlock show",
         SYS_faccessat SYS_faccessat2 SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_getdents64 SYS_readlinkat
         SYS_getcwd SYS_chdir SYS_fchdir SYS_truncate SYS_ftruncate SYS_fallocate SYS_renameat SYS_renameat2 SYS_linkat SYS_symlinkat SYS_unlinkat SYS_mkdirat
         SYS_fchown SYS_fchownat SYS_utimensat SYS_umask SYS_getxattr SYS_lgetxattr SYS_fgetxattr SYS_listxattr SYS_llistxattr SYS_flistxattr
         SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr SYS_setxattrat SYS_getxattrat SYS_listxattrat
-        SYS_removexattrat SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch SYS_cachestat);
+        SYS_removexattrat SYS_cachestat);
     group!(
         rows,
         If(Check::CreateMode { flags: 2, mode: 3 }),
@@ -181,7 +183,7 @@ pub fn rules() -> Vec<Rule> {
     {
         group!(rows, Allow, "older forms of the same calls",
             SYS_stat SYS_lstat SYS_access SYS_readlink SYS_dup2 SYS_pipe SYS_poll SYS_select SYS_epoll_create SYS_epoll_wait SYS_epoll_wait_old SYS_epoll_ctl_old
-            SYS_eventfd SYS_signalfd SYS_inotify_init SYS_getdents SYS_rename SYS_link SYS_symlink SYS_unlink SYS_mkdir SYS_rmdir SYS_chown SYS_lchown SYS_utime SYS_utimes
+            SYS_eventfd SYS_signalfd SYS_getdents SYS_rename SYS_link SYS_symlink SYS_unlink SYS_mkdir SYS_rmdir SYS_chown SYS_lchown SYS_utime SYS_utimes
             SYS_futimesat SYS_getpgrp SYS_pause SYS_alarm SYS_time SYS_arch_prctl SYS_fork SYS_vfork);
         group!(
             rows,
@@ -207,6 +209,16 @@ pub fn rules() -> Vec<Rule> {
     group!(rows, Deny, "changing the machine",
         SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_kexec_file_load SYS_reboot SYS_settimeofday SYS_clock_settime
         SYS_clock_adjtime SYS_adjtimex SYS_sethostname SYS_setdomainname SYS_acct SYS_syslog SYS_vhangup SYS_lookup_dcookie);
+    group!(rows, Deny, "watching files shows what the host and other guests do, and takes from the instances that the host's own user has",
+        SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch);
+    #[cfg(target_arch = "x86_64")]
+    group!(rows, Deny, "older form of inotify_init1", SYS_inotify_init);
+    group!(
+        rows,
+        If(Check::FileControl),
+        "work on descriptors it has, but no leases and no notices: they reach whoever else opens the file",
+        SYS_fcntl
+    );
     group!(rows, Deny, "watching or placing what is not its own",
         SYS_fanotify_init SYS_fanotify_mark SYS_mbind SYS_set_mempolicy SYS_set_mempolicy_home_node SYS_migrate_pages SYS_move_pages);
     rows

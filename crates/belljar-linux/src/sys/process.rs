@@ -222,8 +222,22 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Closes every descriptor but those of `keep`.
+pub(crate) fn close_all_but<'a>(keep: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
+    let mut keep: Vec<u32> = keep.map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
+    keep.sort_unstable();
+    let mut next = 0;
+    for fd in keep {
+        if fd > next {
+            close_between(next, fd - 1)?;
+        }
+        next = fd + 1;
+    }
+    close_from(next, false)
+}
+
 /// Closes every descriptor from `first` to `last`.
-pub(crate) fn close_between(first: u32, last: u32) -> io::Result<()> {
+fn close_between(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: close_range takes no pointers. Init calls it right after the fork that made it, for
     // descriptors that only the launcher's objects own; init never returns to those.
     checked(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;

@@ -3,12 +3,14 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
+
+pub(crate) use crate::executable::{EXECUTABLE, everyones_copy, executable};
 
 /// Who runs belljar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,38 +52,6 @@ fn test_user() -> (u32, u32) {
         (fields.next().expect("uid"), fields.next().expect("gid"))
     });
     *IDS
-}
-
-/// Says where the executable is, when a test starts itself again as somebody who cannot look.
-pub(crate) const EXECUTABLE: &str = "BELLJAR_IT_EXECUTABLE";
-
-/// The executable, where every user can start it.
-pub(crate) fn executable() -> &'static Path {
-    static COPY: LazyLock<PathBuf> = LazyLock::new(|| match std::env::var_os(EXECUTABLE) {
-        Some(known) => known.into(),
-        None => everyones_copy(Path::new(env!("CARGO_BIN_EXE_belljar"))),
-    });
-    &COPY
-}
-
-/// A copy of an executable, where every user can start it.
-pub(crate) fn everyones_copy(built: &Path) -> PathBuf {
-    let found = fs::metadata(built).expect("the executable");
-    let dir = std::env::temp_dir()
-        .join("belljar-it")
-        .join(format!("{}-{}", found.mtime_nsec(), found.len()));
-    let copy = dir.join(built.file_name().expect("a name"));
-    if !copy.exists() {
-        fs::create_dir_all(&dir).expect("a directory for the executable");
-        for dir in [dir.parent().expect("parent"), &dir] {
-            fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("open directory");
-        }
-        let partial = dir.join(format!("partial-{}", std::process::id()));
-        fs::copy(built, &partial).expect("copy the executable");
-        fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).expect("make it executable");
-        fs::rename(&partial, &copy).expect("put the executable in place");
-    }
-    copy
 }
 
 /// A directory that is removed afterwards and that every user can enter and write.

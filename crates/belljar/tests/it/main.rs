@@ -12,6 +12,7 @@ mod cli;
 mod degraded;
 mod docs;
 mod escape;
+mod executable;
 mod fidelity;
 mod harness;
 mod languages;

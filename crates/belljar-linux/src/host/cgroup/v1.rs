@@ -128,6 +128,13 @@ impl Group for V1Group {
                 write(dir, swap, limits.memory)?;
             }
         }
+        if let Some(dir) = self.dir("memory") {
+            // TCP buffers have a counter of their own here; newer kernels lack it.
+            let tcp = "memory.kmem.tcp.limit_in_bytes";
+            if dir.join(tcp).exists() {
+                write(dir, tcp, limits.memory)?;
+            }
+        }
         if let Some(dir) = self.dir("pids") {
             write(dir, "pids.max", limits.tasks)?;
         }

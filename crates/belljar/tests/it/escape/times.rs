@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::{Done, Program, error_kind, number, program};
-use crate::harness::{TempDir, Who, everyone};
+use crate::harness::{TempDir, Who, everyone, run_code};
 
 /// Seconds from the first stage's start to the last one's end.
 fn duration(done: &Done) -> f64 {
@@ -159,5 +159,48 @@ fn p18_an_endless_header_ends_the_compiler() {
             code: "#include \"/dev/null\"\nint main(void) { return 0; }",
         };
         ending.run(who, &[], &[]).go().expect_code(0);
+    }
+}
+
+/// P16 again: a copy of standard output that waits in a socket of somebody outside must not keep the
+/// result from coming back. Seen hanging until the socket was closed.
+#[test]
+fn p16_a_stdout_sent_elsewhere_does_not_hold_up_the_result() {
+    let dir = TempDir::new();
+    let socket = dir.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .expect("open socket");
+    let mount = format!("{}:/m:ro", dir.path().display());
+    let code = "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/m/socket')\n\
+                socket.send_fds(s, [b'x'], [1, 2])\nprint('sent')";
+    for who in everyone() {
+        let done = run_code(who, "python", code, &["--mount", &mount, "--timeout", "20s"])
+            .go()
+            .expect_code(0);
+        assert_eq!(done.guest_stdout(), "sent\n");
+        assert!(done.took < std::time::Duration::from_secs(15), "{done:#?}");
+    }
+}
+
+/// Watching files would show what the host does, and use up instances that belong to the host's user.
+#[test]
+fn p22_files_cannot_be_watched_or_leased() {
+    let code = "
+import ctypes, fcntl, os
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.inotify_init1(0), os.strerror(ctypes.get_errno()))
+file = open('mine', 'w')
+for name, request in (('lease', 1024), ('notify', 1026)):
+    try: print(name, fcntl.fcntl(file, request, 0))
+    except OSError as error: print(name, error.strerror)
+print(fcntl.fcntl(file, fcntl.F_GETFD))";
+    for who in everyone() {
+        let done = run_code(who, "python", code, &[]).go().expect_code(0);
+        let refused = "Operation not permitted";
+        assert_eq!(
+            done.guest_stdout(),
+            format!("-1 {refused}\nlease {refused}\nnotify {refused}\n1\n")
+        );
     }
 }
