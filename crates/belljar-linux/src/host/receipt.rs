@@ -26,7 +26,7 @@ pub(crate) fn build(
         controls: controls.collect::<BTreeMap<_, _>>(),
         network: plan.network(),
         limits: plan.limits().clone(),
-        shown,
+        shown: shown.into_iter().map(|path| with_owner(path, notes)).collect(),
         origin: "made on demand".to_owned(),
     }
 }
@@ -89,6 +89,15 @@ fn observe(control: Control, shared: &Shared, notes: &[Note], group: Option<&'st
                 _ => Observed::absent("no control group"),
             }
         }
+    }
+}
+
+/// A mount whose owner could not be mapped is readable only as far as it is open to everyone.
+fn with_owner(path: String, notes: &[Note]) -> String {
+    if notes.contains(&Note::MountNotMapped(path.clone())) {
+        format!("{path} (owner not mapped)")
+    } else {
+        path
     }
 }
 

@@ -190,10 +190,7 @@ fn clone_tree(tree: &Tree, lease: Option<Lease>, notes: &mut Vec<Note>) -> StepR
     let mapped = owner_map(&tree.host, lease.id())
         .and_then(|ids| init::clone_tree(&tree.host, tree.kind, tree.writable, Some(ids.as_fd())));
     match mapped {
-        Ok(mount) => {
-            notes.push(Note::MountMapped(tree.guest.clone()));
-            Ok(mount)
-        }
+        Ok(mount) => Ok(mount),
         Err(error)
             if matches!(
                 error.raw_os_error(),

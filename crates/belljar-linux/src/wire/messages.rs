@@ -76,8 +76,6 @@ pub(crate) enum Note {
     ProcAbsent(i32),
     /// Processes are counted exactly.
     ProcessesCounted,
-    /// Owners of this mount are mapped to the guest.
-    MountMapped(String),
     /// The file system below this mount cannot map owners.
     MountNotMapped(String),
     /// The kernel's word on the guest's state right before it started.
