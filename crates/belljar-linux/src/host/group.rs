@@ -15,6 +15,8 @@ pub(crate) struct SandboxGroup {
     group: Box<dyn Group>,
     version: &'static str,
     dirs: Vec<PathBuf>,
+    /// What it is limited to, so that a stage with the same limits costs no writes.
+    limited: Option<GroupLimits>,
 }
 
 impl SandboxGroup {
@@ -23,10 +25,11 @@ impl SandboxGroup {
         let group = hierarchy
             .create(&cgroup::group_name(id))
             .map_err(|error| failed("make", error))?;
-        let made = Self {
+        let mut made = Self {
             dirs: group.dirs(),
             version: hierarchy.version(),
             group,
+            limited: None,
         };
         made.limit(limits)?;
         Ok(made)
@@ -49,14 +52,20 @@ impl SandboxGroup {
         self.group.join().map_err(|error| failed("enter", error))
     }
 
-    pub(crate) fn limit(&self, limits: &Limits) -> Result<(), ProviderError> {
+    pub(crate) fn limit(&mut self, limits: &Limits) -> Result<(), ProviderError> {
         let limits = GroupLimits {
             memory: limits.memory().get(),
             // Init is one of them.
             tasks: limits.tasks() + 1,
             cpu_percent: limits.cpu_percent(),
         };
-        self.group.limit(&limits).map_err(|error| failed("limit", error))
+        if self.limited != Some(limits) {
+            self.group
+                .limit(&limits)
+                .map_err(|error| failed("limit", error))?;
+            self.limited = Some(limits);
+        }
+        Ok(())
     }
 
     pub(crate) fn usage(&self) -> GroupUsage {
@@ -68,8 +77,9 @@ impl SandboxGroup {
     }
 
     /// Removes it and says whether that worked.
-    pub(crate) fn remove(self) -> Result<(), ProviderError> {
-        cgroup::remove(&self.dirs).map_err(|error| failed("remove", error))
+    pub(crate) fn remove(mut self) -> Result<(), ProviderError> {
+        // Nothing is left for the drop to do.
+        cgroup::remove(&std::mem::take(&mut self.dirs)).map_err(|error| failed("remove", error))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The engine's side: the launcher's client, cgroups, output, files, probing.
 
-mod cgroup;
+pub(crate) mod cgroup;
 mod collect;
 mod group;
 mod launcher;

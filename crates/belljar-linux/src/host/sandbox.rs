@@ -124,7 +124,7 @@ impl NativeSandbox {
     }
 
     async fn run_stage(&mut self, stage: &Stage, io: StageIo<'_>) -> Result<StageEnd, ProviderError> {
-        if let Some(group) = &self.group {
+        if let Some(group) = &mut self.group {
             group.limit(stage.limits())?;
         }
         let cap = stage.limits().output().get();

@@ -9,11 +9,13 @@ mod make;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
 pub(crate) use ids::{FIRST_ID, LAST_ID};
 
+use crate::host::cgroup::remove;
 use crate::policies::PreparedFilters;
 use crate::sys;
 use crate::wire::{self, Incoming, LauncherEvent, LauncherRequest};
@@ -110,10 +112,10 @@ impl Launcher {
         for shell in self.shells.values() {
             let _ = rustix::process::pidfd_send_signal(&shell.pidfd, rustix::process::Signal::KILL);
         }
-        let dirs: Vec<String> = self
+        let dirs: Vec<PathBuf> = self
             .shells
             .values()
-            .flat_map(|shell| shell.cgroup_dirs.clone())
+            .flat_map(|shell| shell.cgroup_dirs.iter().map(PathBuf::from))
             .collect();
         while !self.shells.is_empty() {
             let mut waits = [PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN)];
@@ -122,20 +124,6 @@ impl Launcher {
                 break;
             }
         }
-        for dir in dirs {
-            remove_cgroup(&dir);
-        }
-    }
-}
-
-/// A group stays busy for a moment after its last process is gone.
-fn remove_cgroup(dir: &str) {
-    for _ in 0..200 {
-        match std::fs::remove_dir(dir) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-            _ => return,
-        }
+        let _ = remove(&dirs);
     }
 }

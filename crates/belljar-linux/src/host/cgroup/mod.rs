@@ -59,7 +59,7 @@ pub(crate) struct Bounds {
 }
 
 /// Limits of a whole sandbox.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupLimits {
     pub memory: u64,
     pub tasks: u32,

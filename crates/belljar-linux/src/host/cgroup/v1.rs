@@ -127,8 +127,6 @@ impl Group for V1Group {
             if has_swap {
                 write(dir, swap, limits.memory)?;
             }
-        }
-        if let Some(dir) = self.dir("memory") {
             // TCP buffers have a counter of their own here; newer kernels lack it.
             let tcp = "memory.kmem.tcp.limit_in_bytes";
             if dir.join(tcp).exists() {
@@ -138,9 +136,13 @@ impl Group for V1Group {
         if let Some(dir) = self.dir("pids") {
             write(dir, "pids.max", limits.tasks)?;
         }
-        if let (Some(dir), Some(percent)) = (self.dir("cpu"), limits.cpu_percent) {
-            write(dir, "cpu.cfs_period_us", 100_000)?;
-            write(dir, "cpu.cfs_quota_us", u64::from(percent) * 1000)?;
+        if let Some(dir) = self.dir("cpu") {
+            // An earlier stage may have had a share of its own; -1 takes it away again.
+            write(
+                dir,
+                "cpu.cfs_quota_us",
+                limits.cpu_percent.map_or(-1, |percent| i64::from(percent) * 1000),
+            )?;
         }
         Ok(())
     }

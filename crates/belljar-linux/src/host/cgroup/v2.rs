@@ -143,12 +143,12 @@ impl Group for V2Group {
         if self.controllers.contains(&"pids") {
             write(&self.dir, "pids.max", limits.tasks)?;
         }
-        if let (true, Some(percent)) = (self.controllers.contains(&"cpu"), limits.cpu_percent) {
-            write(
-                &self.dir,
-                "cpu.max",
-                format!("{} 100000", u64::from(percent) * 1000),
-            )?;
+        if self.controllers.contains(&"cpu") {
+            // An earlier stage may have had a share of its own; `max` takes it away again.
+            let share = limits.cpu_percent.map_or("max".to_owned(), |percent| {
+                (u64::from(percent) * 1000).to_string()
+            });
+            write(&self.dir, "cpu.max", format!("{share} 100000"))?;
         }
         Ok(())
     }
