@@ -12,6 +12,7 @@ words! {
     DenialCode {
         LanguageNotAllowed = "language_not_allowed",
         LanguageUnavailable = "language_unavailable",
+        LanguageHasNoSessions = "language_has_no_sessions",
         LimitExceedsPolicy = "limit_exceeds_policy",
         NetworkNotAllowed = "network_not_allowed",
         NetworkUnavailable = "network_unavailable",

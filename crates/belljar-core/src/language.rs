@@ -62,7 +62,12 @@ pub struct Recipe {
     pub env: &'static [(&'static str, &'static str)],
     /// What the run step needs whatever the policy gives.
     pub data_limit: bool,
+    /// How an interpreter that stays is started, where the language has a runner.
+    pub runner: Option<&'static [&'static str]>,
 }
+
+/// Where runners stand inside a sandbox.
+pub const RUNNER_DIR: &str = "/.belljar";
 
 /// How code becomes a program, and what the compiler needs for it.
 #[derive(Debug)]
@@ -97,6 +102,7 @@ const fn interpreted(
         run,
         env: &[],
         data_limit: false,
+        runner: None,
     }
 }
 
@@ -114,6 +120,7 @@ const fn compiled(
         run,
         env: &[],
         data_limit: false,
+        runner: None,
     }
 }
 
@@ -128,6 +135,7 @@ pub const TABLE: &[LanguageSpec] = &[
             env: &[("PYTHONDONTWRITEBYTECODE", "1"), ("PYTHONUNBUFFERED", "1")],
             // A limit on data gives Python the chance to raise MemoryError before the kernel kills it.
             data_limit: true,
+            runner: Some(&["{0}", "/.belljar/python/__main__.py"]),
             ..interpreted(&[&["python3", "python"]], &["--version"], &["{0}", "{file}"])
         }],
         install: "python3",
@@ -137,11 +145,10 @@ pub const TABLE: &[LanguageSpec] = &[
         aliases: &["js", "node", "nodejs"],
         extensions: &["js", "mjs", "cjs"],
         file: "main.js",
-        recipes: &[interpreted(
-            &[&["node", "nodejs"]],
-            &["--version"],
-            &["{0}", "{file}"],
-        )],
+        recipes: &[Recipe {
+            runner: Some(&["{0}", "/.belljar/node/main.js"]),
+            ..interpreted(&[&["node", "nodejs"]], &["--version"], &["{0}", "{file}"])
+        }],
         install: "nodejs",
     },
     LanguageSpec {

@@ -89,6 +89,34 @@ impl Captured {
     }
 }
 
+/// Collects a stream up to its cap.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    kept: Captured,
+    cap: usize,
+}
+
+impl Capture {
+    pub fn new(cap: u64) -> Self {
+        Self {
+            kept: Captured::default(),
+            cap: usize::try_from(cap).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Keeps what there is room for and returns that part.
+    pub fn keep<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let (keep, rest) = bytes.split_at(bytes.len().min(self.cap - self.kept.bytes.len()));
+        self.kept.bytes.extend_from_slice(keep);
+        self.kept.dropped += rest.len() as u64;
+        keep
+    }
+
+    pub fn into_captured(self) -> Captured {
+        self.kept
+    }
+}
+
 impl Serialize for Captured {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text())

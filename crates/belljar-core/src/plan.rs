@@ -66,6 +66,8 @@ pub struct Stage {
 pub enum StageKind {
     Compile,
     Run,
+    /// An interpreter that stays.
+    Interpreter,
 }
 
 impl Plan {

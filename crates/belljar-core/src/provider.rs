@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::capabilities::Capabilities;
 use crate::control::Control;
 use crate::language::Language;
+use crate::limits::Limits;
 use crate::outcome::{Captured, CollectedFile, Usage};
 use crate::path::GuestPath;
 use crate::plan::{Plan, Stage};
@@ -55,6 +56,11 @@ pub trait Sandbox: Send + Debug {
         io: StageIo<'a>,
     ) -> BoxFuture<'a, Result<StageEnd, ProviderError>>;
 
+    /// The same place for an interpreter that stays, where the provider can have one.
+    fn interpreting(&mut self) -> Option<&mut dyn Interpreting> {
+        None
+    }
+
     /// Takes files out of the work directory, at most `limit` bytes in all.
     fn collect<'a>(&'a mut self, paths: &'a [GuestPath], limit: u64) -> BoxFuture<'a, Vec<CollectedFile>>;
 
@@ -63,6 +69,34 @@ pub trait Sandbox: Send + Debug {
 
     /// Ends everything and waits until nothing is left.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>>;
+}
+
+/// A sandbox whose interpreter stays between executions.
+pub trait Interpreting: Send + Debug {
+    /// Starts an interpreter that stays, and waits until it runs. One at a time: after it
+    /// has ended, or [`Interpreting::stop`] has ended it, another one may be started among the same files.
+    fn start<'a>(&'a mut self, stage: &'a Stage) -> BoxFuture<'a, Result<(), ProviderError>>;
+
+    /// From now on `limits` hold for what the interpreter does, until [`Interpreting::finish`].
+    fn begin(&mut self, limits: &Limits) -> Result<(), ProviderError>;
+
+    /// Has a message for the runner sent as soon as it takes it, while [`Interpreting::hear`] is awaited.
+    fn say(&mut self, message: &[u8]);
+
+    /// What the interpreter says or does next. Cancel-safe.
+    fn hear(&mut self) -> BoxFuture<'_, Result<Heard, ProviderError>>;
+
+    /// The limits of [`Interpreting::begin`] no longer count. Output that is there already goes to `sink`.
+    fn finish(&mut self, sink: &mut dyn OutputSink) -> Usage;
+
+    /// Interrupts what the interpreter does, as Ctrl-C would.
+    fn interrupt(&mut self);
+
+    /// Ends the interpreter and every other process; true if the files are still there.
+    fn stop(&mut self) -> BoxFuture<'_, bool>;
+
+    /// A handle of the work directory, for the files of a sandbox that is alive.
+    fn work_dir(&self) -> Option<std::os::fd::BorrowedFd<'_>>;
 }
 
 /// What a stage is connected to.
@@ -116,6 +150,21 @@ impl<F: FnMut(Stream, &[u8])> OutputSink for F {
         self(stream, bytes);
     }
 }
+
+/// What an interpreter that stays says or does.
+#[derive(Debug)]
+pub enum Heard {
+    /// One message of its runner. Untrusted: the guest's code can send the same.
+    Message(Vec<u8>),
+    Output(Stream, Vec<u8>),
+    /// It is over; the sandbox may be too (see [`Interpreting::stop`]).
+    Ended(Ended),
+    /// It sent something that is no message. Nothing more will be heard on its channel.
+    Broken(String),
+}
+
+/// The longest message a runner may send.
+pub const LONGEST_MESSAGE: usize = 64 << 20;
 
 /// How a stage ended, as the kernel and our own clock saw it.
 #[derive(Debug)]

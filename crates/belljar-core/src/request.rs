@@ -39,6 +39,8 @@ pub struct Request {
 pub enum Source {
     /// A program's text.
     Code { language: Language, code: Arc<[u8]> },
+    /// An interpreter that stays and takes code in pieces: a session.
+    Interpreter { language: Language },
     /// A command and its arguments, already split.
     Command { argv: Vec<String> },
 }
@@ -116,6 +118,11 @@ impl Request {
         })
     }
 
+    /// A wish for an interpreter that stays.
+    pub fn interpreter(language: Language) -> Self {
+        Self::of(Source::Interpreter { language })
+    }
+
     /// A wish to run a command.
     pub fn command(argv: Vec<String>) -> Self {
         Self::of(Source::Command { argv })
@@ -124,7 +131,7 @@ impl Request {
     /// The language, where the request is for code.
     pub const fn language(&self) -> Option<Language> {
         match &self.source {
-            Source::Code { language, .. } => Some(*language),
+            Source::Code { language, .. } | Source::Interpreter { language } => Some(*language),
             Source::Command { .. } => None,
         }
     }
@@ -133,6 +140,7 @@ impl Request {
     pub fn code_bytes(&self) -> Vec<u8> {
         match &self.source {
             Source::Code { code, .. } => code.to_vec(),
+            Source::Interpreter { .. } => Vec::new(),
             Source::Command { argv } => argv.join("\0").into_bytes(),
         }
     }

@@ -157,7 +157,7 @@ async fn run_stages(
         // Compilers read nothing.
         let stdin = match stage.kind() {
             StageKind::Compile => StageStdin::Empty,
-            StageKind::Run => stage_stdin(plan, stdin.take()),
+            StageKind::Run | StageKind::Interpreter => stage_stdin(plan, stdin.take()),
         };
         let end = sandbox
             .run(

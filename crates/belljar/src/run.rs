@@ -172,7 +172,7 @@ mod tests {
         let language = |run: Run| {
             source(&run.wishes().unwrap()).map(|source| match source {
                 Source::Code { language, .. } => language,
-                Source::Command { .. } => panic!("a run is of code"),
+                Source::Command { .. } | Source::Interpreter { .. } => panic!("a run is of code"),
             })
         };
         assert_eq!(language(execute_code("1")).unwrap(), Language::Python);

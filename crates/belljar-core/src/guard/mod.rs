@@ -58,6 +58,9 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
         Some(language) => Some(stages::toolchain(capabilities, language)?),
         None => None,
     };
+    if let (Source::Interpreter { language }, Some(toolchain)) = (&request.source, toolchain) {
+        stages::check_runner(*language, toolchain)?;
+    }
     let (stages, files) = stages::build(policy, request, toolchain, &limits);
     Ok(Plan {
         policy_id: policy.policy_id.clone(),
@@ -149,7 +152,7 @@ fn check_controls(
 /// R9, R56, R57: the language or command must be one the policy has.
 fn check_source(policy: &Policy, request: &Request) -> Result<(), Denial> {
     match &request.source {
-        Source::Code { language, code } => {
+        Source::Code { language, .. } | Source::Interpreter { language } => {
             if !policy.allowed_languages.contains(language) {
                 let allowed: Vec<_> = policy
                     .allowed_languages
@@ -168,7 +171,7 @@ fn check_source(policy: &Policy, request: &Request) -> Result<(), Denial> {
                     format!("add \"{language}\" to allowed_languages in the policy"),
                 ));
             }
-            if code.is_empty() {
+            if matches!(&request.source, Source::Code { code, .. } if code.is_empty()) {
                 return Err(Denial::new(
                     DenialCode::CodeEmpty,
                     "code",
@@ -212,7 +215,7 @@ fn check_source(policy: &Policy, request: &Request) -> Result<(), Denial> {
 fn check_arguments(request: &Request) -> Result<(), Denial> {
     let command = match &request.source {
         Source::Command { argv } => argv.get(1..).unwrap_or_default(),
-        Source::Code { .. } => &[],
+        Source::Code { .. } | Source::Interpreter { .. } => &[],
     };
     let all = || command.iter().chain(&request.args);
     for (what, count) in [
@@ -375,7 +378,7 @@ fn check_files(policy: &Policy, limits: &Limits, request: &Request) -> Result<()
     };
     let code = match &request.source {
         Source::Code { code, .. } => code.len() as u64,
-        Source::Command { .. } => 0,
+        Source::Interpreter { .. } | Source::Command { .. } => 0,
     };
     let total = request
         .files

@@ -35,6 +35,31 @@ pub(super) fn toolchain(capabilities: &Capabilities, language: Language) -> Resu
     })
 }
 
+/// Sessions need a runner, which not every language has.
+pub(super) fn check_runner(language: Language, toolchain: &Toolchain) -> Result<(), Denial> {
+    if toolchain.recipe.runner.is_some() {
+        return Ok(());
+    }
+    let known: Vec<_> = Language::ALL
+        .iter()
+        .filter(|language| {
+            language
+                .spec()
+                .recipes
+                .iter()
+                .any(|recipe| recipe.runner.is_some())
+        })
+        .map(|language| language.word())
+        .collect();
+    Err(Denial::new(
+        DenialCode::LanguageHasNoSessions,
+        "runner",
+        language.word(),
+        format!("{language} has no interpreter that stays between executions"),
+        format!("open a session in {}, or run the code once", known.join(" or ")),
+    ))
+}
+
 pub(super) fn build(
     policy: &Policy,
     request: &Request,
@@ -51,7 +76,17 @@ pub(super) fn build(
             stages.push(run_stage(policy, argv, env, limits, false));
         }
         // The guard finds a toolchain before it builds anything out of code.
-        (Source::Code { .. }, None) => {}
+        (Source::Code { .. } | Source::Interpreter { .. }, None) => {}
+        (Source::Interpreter { .. }, Some(toolchain)) => {
+            env.extend(toolchain_env(toolchain));
+            env.extend(request.env.clone());
+            let argv = toolchain.recipe.runner.unwrap_or_default();
+            let argv = argv.iter().map(|word| fill_word(word, "", toolchain, limits));
+            stages.push(Stage {
+                kind: StageKind::Interpreter,
+                ..run_stage(policy, argv.collect(), env, limits, toolchain.recipe.data_limit)
+            });
+        }
         (Source::Code { language, code }, Some(toolchain)) => {
             let spec = language.spec();
             let recipe = toolchain.recipe;
@@ -59,13 +94,7 @@ pub(super) fn build(
             if let Ok(path) = GuestPath::new(spec.file) {
                 files.insert(path, FileIn::inline(code.clone()));
             }
-            env.extend(
-                recipe
-                    .env
-                    .iter()
-                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
-            );
-            env.extend(toolchain.env.clone());
+            env.extend(toolchain_env(toolchain));
             env.extend(request.env.clone());
             let fill = |words: &[&str], limits: &Limits| -> Vec<String> {
                 words
@@ -96,6 +125,13 @@ pub(super) fn build(
         }
     }
     (stages, files)
+}
+
+fn toolchain_env(toolchain: &Toolchain) -> impl Iterator<Item = (String, String)> {
+    let recipe = toolchain.recipe.env.iter();
+    recipe
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .chain(toolchain.env.clone())
 }
 
 fn run_stage(

@@ -1,14 +1,17 @@
 //! The engine's side: the launcher's client, cgroups, output, files, probing.
 
 pub(crate) mod cgroup;
+mod channel;
 mod collect;
 mod group;
+mod interpreter;
 mod launcher;
 mod output;
 mod probe;
 pub(crate) mod provider;
 mod receipt;
 mod rootfs;
+mod runners;
 mod sandbox;
 mod shell;
 mod spec;

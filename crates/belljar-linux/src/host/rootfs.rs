@@ -113,6 +113,7 @@ impl HostRoot {
         ] {
             root.files.push((place.to_owned(), content.to_vec()));
         }
+        root.files.extend(super::runners::files());
         root
     }
 

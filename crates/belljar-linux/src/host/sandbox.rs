@@ -1,19 +1,23 @@
 //! A live sandbox of the native provider.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belljar_core::outcome::CollectedFile;
-use belljar_core::provider::{BoxFuture, Ended, StageEnd, StageIo, Stream};
+use belljar_core::outcome::{Capture, CollectedFile};
+use belljar_core::provider::{
+    BoxFuture, Ended, Heard, Interpreting, OutputSink, StageEnd, StageIo, StageStdin, Stream,
+};
 use belljar_core::request::{Content, FileIn};
-use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage};
+use belljar_core::{Control, GuestPath, Limits, Plan, ProviderError, Receipt, Sandbox, Stage, Usage};
 use rustix::fs::{Mode, OFlags};
 
+use super::channel::Channel;
 use super::group::SandboxGroup;
-use super::output::OutputPipe;
+use super::interpreter::{Interpreter, Next};
+use super::output::Output;
 use super::provider::Shared;
 use super::shell::{Shell, step_text};
 use super::spec::{self, Machine};
@@ -33,6 +37,9 @@ pub(crate) struct NativeSandbox {
     group: Option<SandboxGroup>,
     notes: Vec<Note>,
     shown: Vec<String>,
+    interpreter: Option<Interpreter>,
+    /// What the interpreter printed before it ended, and how it ended.
+    leftovers: VecDeque<Heard>,
 }
 
 impl NativeSandbox {
@@ -69,6 +76,8 @@ impl NativeSandbox {
             shell,
             notes,
             shown,
+            interpreter: None,
+            leftovers: VecDeque::new(),
         };
         sandbox.machine.count_processes &= sandbox.notes.contains(&Note::ProcMounted);
         sandbox.check_required()?;
@@ -107,7 +116,7 @@ impl NativeSandbox {
                 .send(&request, &[content.as_fd()])
                 .await
                 .map_err(|error| failed("put", path.as_str(), error))?;
-            match self.shell.event().await {
+            match self.shell.answer().await {
                 Ok(InitEvent::FilePut) => {}
                 Ok(InitEvent::FileFailed(failure)) => {
                     return Err(failed(
@@ -128,10 +137,9 @@ impl NativeSandbox {
             group.limit(stage.limits())?;
         }
         let cap = stage.limits().output().get();
-        let (mut stdout, stdout_guest) =
-            OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
-        let (mut stderr, stderr_guest) =
-            OutputPipe::new(cap).map_err(|error| failed("make", "a pipe", error))?;
+        let (mut stdout, mut stderr) = (Capture::new(cap), Capture::new(cap));
+        let (mut output, [stdout_guest, stderr_guest]) =
+            Output::new().map_err(|error| failed("make", "a pipe", error))?;
         let (stdin_guest, pump) =
             stdin::connect(io.stdin).map_err(|error| failed("connect", "stdin", error))?;
         let request = InitRequest::Exec(Box::new(spec::guest(&self.plan, stage, self.machine)));
@@ -152,6 +160,15 @@ impl NativeSandbox {
         let mut cpu_reported = None;
         let init = self.shell.pid;
         let sink = io.sink;
+        let mut keep = |stream, bytes: &[u8]| {
+            let kept = match stream {
+                Stream::Stdout => stdout.keep(bytes),
+                Stream::Stderr => stderr.keep(bytes),
+            };
+            if !kept.is_empty() {
+                sink.write(stream, kept);
+            }
+        };
         let mut stop = io.stop.unwrap_or_else(|| Box::pin(std::future::pending()));
 
         while ended.is_none() {
@@ -178,24 +195,113 @@ impl NativeSandbox {
                     Ok(_) => return Err(ProviderError::Protocol("init said something out of turn".to_owned())),
                     Err(_) => ended = Some(self.why_gone(&watch).await),
                 },
-                output = next_output(&mut stdout, &mut stderr) => {
-                    let (stream, bytes) = output.map_err(|error| failed("read", "output", error))?;
-                    if !bytes.is_empty() {
-                        sink.write(stream, bytes);
-                    }
+                bytes = output.next() => {
+                    let (stream, bytes) = bytes.map_err(|error| failed("read", "output", error))?;
+                    keep(stream, bytes);
                 }
             }
         }
         drop(pump);
         // Everything that could write is dead by now, so all it wrote is in the pipes.
-        stdout.drain(|bytes| sink.write(Stream::Stdout, bytes));
-        stderr.drain(|bytes| sink.write(Stream::Stderr, bytes));
+        output.drain(keep);
         Ok(StageEnd {
             ended: ended.unwrap_or(Ended::Lost("no end was seen".to_owned())),
             usage: watch.usage(self.group.as_ref(), cpu_reported, started.elapsed()),
             stdout: stdout.into_captured(),
             stderr: stderr.into_captured(),
         })
+    }
+
+    async fn start_interpreter(&mut self, stage: &Stage) -> Result<(), ProviderError> {
+        if let Some(group) = &mut self.group {
+            group.limit(stage.limits())?;
+        }
+        self.leftovers.clear();
+        let (output, [stdout, stderr]) = Output::new().map_err(|error| failed("make", "a pipe", error))?;
+        let (channel, theirs) = Channel::new().map_err(|error| failed("make", "a channel", error))?;
+        let (stdin, _) =
+            stdin::connect(StageStdin::Empty).map_err(|error| failed("connect", "stdin", error))?;
+        let mut spec = spec::guest(&self.plan, stage, self.machine);
+        // Executions have clocks of their own.
+        spec.wall_millis = u64::MAX;
+        let request = InitRequest::Exec(Box::new(spec));
+        let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), theirs.as_fd()];
+        self.shell
+            .send(&request, &fds)
+            .await
+            .map_err(|error| failed("start", "an interpreter", error))?;
+        match self.shell.event().await {
+            Ok(InitEvent::Started { notes }) => self.observe(notes),
+            Ok(InitEvent::NotStarted(failure)) => return Err(probe::explain(&failure)),
+            Ok(_) => {
+                return Err(ProviderError::Protocol(
+                    "init said something out of turn".to_owned(),
+                ));
+            }
+            Err(error) => return Err(failed("start", "an interpreter", error)),
+        }
+        self.interpreter = Some(Interpreter {
+            channel,
+            output,
+            execution: None,
+        });
+        Ok(())
+    }
+
+    async fn hear_interpreter(&mut self) -> Result<Heard, ProviderError> {
+        if let Some(heard) = self.leftovers.pop_front() {
+            return Ok(heard);
+        }
+        loop {
+            let Some(interpreter) = &mut self.interpreter else {
+                return Err(ProviderError::Protocol("no interpreter is running".to_owned()));
+            };
+            let init = self.shell.pid;
+            let ended = tokio::select! {
+                biased;
+                event = self.shell.event() => match event {
+                    Ok(InitEvent::Ended { status, .. }) => self.judge_interpreter(status),
+                    Ok(_) => return Err(ProviderError::Protocol("init said something out of turn".to_owned())),
+                    Err(_) => self.interpreter_gone().await,
+                },
+                next = interpreter.next(self.group.as_ref(), init) => match next {
+                    Next::Nothing => continue,
+                    Next::Heard(heard) => return Ok(heard),
+                    Next::Limit(reason) => {
+                        self.end_all().await;
+                        reason
+                    }
+                },
+            };
+            // What it printed comes first, then its end.
+            if let Some(mut interpreter) = self.interpreter.take() {
+                let words = interpreter.last_words().into_iter();
+                self.leftovers
+                    .extend(words.map(|(stream, bytes)| Heard::Output(stream, bytes)));
+            }
+            self.leftovers.push_back(Heard::Ended(ended));
+            if let Some(heard) = self.leftovers.pop_front() {
+                return Ok(heard);
+            }
+        }
+    }
+
+    fn judge_interpreter(&self, status: i32) -> Ended {
+        let execution = self.interpreter.as_ref().and_then(|it| it.execution.as_ref());
+        match execution {
+            Some(execution) => self.judge(status, &execution.watch),
+            None if libc::WIFEXITED(status) => Ended::Exited(libc::WEXITSTATUS(status)),
+            None => Ended::Signaled(libc::WTERMSIG(status)),
+        }
+    }
+
+    async fn interpreter_gone(&mut self) -> Ended {
+        self.end_all().await;
+        let execution = self.interpreter.as_ref().and_then(|it| it.execution.as_ref());
+        if execution.is_some_and(|execution| execution.watch.saw_memory_run_out(self.group.as_ref())) {
+            return Ended::OutOfMemory;
+        }
+        Ended::Lost("the sandbox's init was killed from outside".to_owned())
     }
 
     fn observe(&mut self, notes: Vec<Note>) {
@@ -257,17 +363,6 @@ impl NativeSandbox {
     }
 }
 
-/// The next bytes of either stream; neither can keep the other waiting.
-async fn next_output<'a>(
-    stdout: &'a mut OutputPipe,
-    stderr: &'a mut OutputPipe,
-) -> io::Result<(Stream, &'a [u8])> {
-    tokio::select! {
-        bytes = stdout.next() => Ok((Stream::Stdout, bytes?)),
-        bytes = stderr.next() => Ok((Stream::Stderr, bytes?)),
-    }
-}
-
 /// Opens a file of the host that a request names; only regular ones.
 fn open_host_file(path: &std::path::Path) -> io::Result<OwnedFd> {
     let file = rustix::fs::open(
@@ -311,6 +406,10 @@ impl Sandbox for NativeSandbox {
         Box::pin(self.run_stage(stage, io))
     }
 
+    fn interpreting(&mut self) -> Option<&mut dyn Interpreting> {
+        Some(self)
+    }
+
     fn collect<'a>(&'a mut self, paths: &'a [GuestPath], limit: u64) -> BoxFuture<'a, Vec<CollectedFile>> {
         let files = if paths.is_empty() {
             Vec::new()
@@ -333,5 +432,66 @@ impl Sandbox for NativeSandbox {
                 None => Ok(()),
             }
         })
+    }
+}
+
+impl Interpreting for NativeSandbox {
+    fn start<'a>(&'a mut self, stage: &'a Stage) -> BoxFuture<'a, Result<(), ProviderError>> {
+        Box::pin(self.start_interpreter(stage))
+    }
+
+    fn begin(&mut self, limits: &Limits) -> Result<(), ProviderError> {
+        if let Some(group) = &mut self.group {
+            group.limit(limits)?;
+        }
+        if let Some(interpreter) = &mut self.interpreter {
+            interpreter.begin(limits, self.group.as_ref(), self.machine.memory_accounted);
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, message: &[u8]) {
+        if let Some(interpreter) = &mut self.interpreter {
+            interpreter.channel.say(message);
+        }
+    }
+
+    fn hear(&mut self) -> BoxFuture<'_, Result<Heard, ProviderError>> {
+        Box::pin(self.hear_interpreter())
+    }
+
+    fn finish(&mut self, sink: &mut dyn OutputSink) -> Usage {
+        match &mut self.interpreter {
+            Some(interpreter) => interpreter.finish(self.group.as_ref(), sink),
+            None => Usage::default(),
+        }
+    }
+
+    fn interrupt(&mut self) {
+        self.shell.tell(&InitRequest::Interrupt);
+    }
+
+    fn stop(&mut self) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            self.leftovers.clear();
+            if self.interpreter.take().is_none() {
+                return self.shell.is_alive();
+            }
+            self.shell.tell(&InitRequest::EndGuest);
+            loop {
+                match self.shell.event().await {
+                    Ok(InitEvent::Ended { .. }) => return true,
+                    Ok(_) => {}
+                    Err(_) => {
+                        self.end_all().await;
+                        return false;
+                    }
+                }
+            }
+        })
+    }
+
+    fn work_dir(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.shell.work_dir.as_fd())
     }
 }

@@ -1,5 +1,6 @@
 //! One shell as the engine holds it: init's pidfd, the socket to it, and the work directory.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) struct Shell {
     pidfd: OwnedFd,
     control: AsyncFd<OwnedFd>,
     incoming: Incoming,
+    /// What init said while something else was waited for.
+    early: VecDeque<InitEvent>,
     pub work_dir: OwnedFd,
     pub notes: Vec<Note>,
     ended: Option<oneshot::Receiver<()>>,
@@ -61,6 +64,7 @@ impl Shell {
             pidfd: made.pidfd,
             control,
             incoming,
+            early: VecDeque::new(),
             work_dir,
             notes,
             ended: Some(asked.ended),
@@ -72,9 +76,34 @@ impl Shell {
         send_frame(&self.control, request, fds).await
     }
 
+    /// Says something short without waiting. It is lost only where init is.
+    pub(crate) fn tell(&self, request: &InitRequest) {
+        if let Ok(frame) = Frame::new(request, 0) {
+            let _ = frame.send_some(self.control.get_ref().as_fd(), &[], 0);
+        }
+    }
+
     /// The next thing init says. Cancel-safe: a half-received message is kept.
     pub(crate) async fn event(&mut self) -> io::Result<InitEvent> {
-        Ok(next_event(&self.control, &mut self.incoming).await?.0)
+        match self.early.pop_front() {
+            Some(event) => Ok(event),
+            None => Ok(next_event(&self.control, &mut self.incoming).await?.0),
+        }
+    }
+
+    /// Init's answer about a file. A guest that ends meanwhile is heard of later.
+    pub(crate) async fn answer(&mut self) -> io::Result<InitEvent> {
+        loop {
+            match next_event(&self.control, &mut self.incoming).await?.0 {
+                event @ InitEvent::Ended { .. } => self.early.push_back(event),
+                event => return Ok(event),
+            }
+        }
+    }
+
+    /// Whether nobody has ended it yet.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.ended.is_some()
     }
 
     /// Kills init, and with it every process of the sandbox.

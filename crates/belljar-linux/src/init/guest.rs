@@ -129,7 +129,7 @@ impl Becoming<'_> {
                 };
                 let fds: Vec<_> = self.listener.iter().map(AsFd::as_fd).collect();
                 wire::send(self.channel, &report, &fds)?;
-                sys::process::close_from(3, true)
+                sys::process::close_from(self.stdio.len() as u32, true)
             }
             GuestStep::Exec => Err(self.exec()),
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal};
 
 use super::guest::{self, GuestReport, become_guest};
 use super::perform::{Raising, seal_writable};
@@ -44,11 +45,26 @@ pub(crate) fn run(
     }
     let notes = raising.notes;
     // The trees are attached now; their descriptors would only be something to leak.
-    let (keep, proc) = (control.as_fd(), raising.proc);
-    match close_all_but(keep, proc.as_ref()).and_then(|()| PidOne::new(keep, proc, filters)) {
+    let stand = above_streams(control.as_fd())
+        .and_then(|control| {
+            Ok((
+                control,
+                raising.proc.map(|proc| above_streams(proc.as_fd())).transpose()?,
+            ))
+        })
+        .and_then(|(control, proc)| {
+            close_all_but(control.as_fd(), proc.as_ref())?;
+            PidOne::new(control, proc, filters)
+        });
+    match stand {
         Ok(mut init) => sys::process::exit_now(if init.serve(notes).is_ok() { 0 } else { 1 }),
         Err(error) => give_up(control, "TakeStand", &error),
     }
+}
+
+/// The same descriptor under a number that no stream of a guest will have.
+fn above_streams(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, STREAMS)?)
 }
 
 /// Tells the engine why there will be no shell.
@@ -65,8 +81,11 @@ fn close_all_but(control: BorrowedFd<'_>, proc: Option<&OwnedFd>) -> io::Result<
     sys::process::close_all_but(keep.into_iter().flatten())
 }
 
+/// Standard input, output and error, and the control channel of a runner.
+const STREAMS: i32 = 4;
+
 struct PidOne<'a> {
-    control: BorrowedFd<'a>,
+    control: OwnedFd,
     /// Where all processes can be seen.
     proc: Option<OwnedFd>,
     children: OwnedFd,
@@ -91,9 +110,9 @@ struct Running {
 }
 
 impl<'a> PidOne<'a> {
-    fn new(control: BorrowedFd<'a>, proc: Option<OwnedFd>, filters: &'a PreparedFilters) -> io::Result<Self> {
-        // Descriptors 0 to 2 must be taken: something opened later must never become a stream.
-        for _ in 0..3 {
+    fn new(control: OwnedFd, proc: Option<OwnedFd>, filters: &'a PreparedFilters) -> io::Result<Self> {
+        // These descriptors must be taken: something opened later must never become a stream.
+        for _ in 0..STREAMS {
             let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
             std::mem::forget(null);
         }
@@ -112,14 +131,14 @@ impl<'a> PidOne<'a> {
 
     fn serve(&mut self, notes: Vec<Note>) -> io::Result<()> {
         wire::send(
-            self.control,
+            &self.control,
             &InitEvent::Ready { notes },
             &[self.work_dir.as_fd()],
         )?;
         loop {
             let listener = self.guest.as_ref().and_then(|guest| guest.listener.as_ref());
             let mut waits = vec![
-                PollFd::from_borrowed_fd(self.control, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN),
             ];
             waits.extend(listener.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
@@ -159,7 +178,7 @@ impl<'a> PidOne<'a> {
 
     /// Takes what the engine says; false once it has hung up.
     fn obey(&mut self) -> io::Result<bool> {
-        let (request, fds) = match self.incoming.receive_some::<InitRequest>(self.control) {
+        let (request, fds) = match self.incoming.receive_some::<InitRequest>(self.control.as_fd()) {
             Ok(Some(message)) => message,
             Ok(None) => return Ok(true),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
@@ -173,17 +192,29 @@ impl<'a> PidOne<'a> {
                 },
                 None => InitEvent::FileFailed(failure("PutFile", &io::ErrorKind::InvalidInput.into())),
             },
+            InitRequest::Interrupt => {
+                if let Some(pid) = self.guest.as_ref().and_then(|guest| Pid::from_raw(guest.pid)) {
+                    // It may have ended by now.
+                    let _ = rustix::process::kill_process(pid, Signal::INT);
+                }
+                return Ok(true);
+            }
+            InitRequest::EndGuest => {
+                // Its end is reported like any other.
+                sys::process::kill_everything_else();
+                return Ok(true);
+            }
             InitRequest::Exec(spec) => match self.start(&spec, &fds) {
                 Ok(notes) => InitEvent::Started { notes },
                 Err(failure) => InitEvent::NotStarted(failure),
             },
         };
-        wire::send(self.control, &event, &[])?;
+        wire::send(&self.control, &event, &[])?;
         Ok(true)
     }
 
     fn start(&mut self, spec: &GuestSpec, stdio: &[OwnedFd]) -> Result<Vec<Note>, StepFailure> {
-        if self.guest.is_some() || stdio.len() != 3 {
+        if self.guest.is_some() || !(3..=4).contains(&stdio.len()) {
             return Err(failure("Start", &io::ErrorKind::InvalidInput.into()));
         }
         if !spec.file_write && !self.sealed {
@@ -310,7 +341,7 @@ impl<'a> PidOne<'a> {
             status: ended.status,
             cpu_micros: u64::try_from(cpu_time.as_micros()).unwrap_or(0),
         };
-        wire::send(self.control, &event, &[])
+        wire::send(&self.control, &event, &[])
     }
 }
 

@@ -130,7 +130,8 @@ pub(crate) fn close_from(first: u32, at_exec: bool) -> io::Result<()> {
 
 /// Makes `fd` be descriptor `target` as well, not closed at exec.
 pub(crate) fn place(fd: BorrowedFd<'_>, target: i32) -> io::Result<()> {
-    // SAFETY: dup2 takes no pointers; the targets are 0, 1 and 2, which no object of ours owns.
+    // SAFETY: dup2 takes no pointers; the targets are 0 to 3. Init fills 0 to 2
+    // before it opens anything; if 3 is one of its own, the fork does not use that any more.
     checked(libc::c_long::from(unsafe { libc::dup2(fd.as_raw_fd(), target) }))?;
     Ok(())
 }

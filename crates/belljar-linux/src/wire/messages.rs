@@ -33,8 +33,13 @@ pub(crate) enum LauncherEvent {
 pub(crate) enum InitRequest {
     /// Put a file into the work directory. Descriptor: its content.
     PutFile { path: String, executable: bool },
-    /// Start a guest. Descriptors: its standard input, output and error.
+    /// Start a guest. Descriptors: its standard input, output and error, and its control channel if
+    /// it has one.
     Exec(Box<GuestSpec>),
+    /// Interrupt the guest, as Ctrl-C would.
+    Interrupt,
+    /// End the guest and everything else in the sandbox.
+    EndGuest,
 }
 
 /// Init to engine.

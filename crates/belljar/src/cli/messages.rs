@@ -91,7 +91,7 @@ fn cut(stream: &Captured, name: &str) -> Option<String> {
 fn failure_lines(failure: &Failure) -> Option<(String, Option<&'static str>)> {
     let subject = match failure.stage {
         StageKind::Compile => "the compiler",
-        StageKind::Run => "the program",
+        StageKind::Run | StageKind::Interpreter => "the program",
     };
     let message = &failure.message;
     let advice = match (failure.kind, failure.stage) {

@@ -125,6 +125,18 @@ pub(super) fn source_rows() -> Vec<Row> {
             }),
         },
         Row {
+            name: "a session in a language without a runner",
+            spoil: |world| {
+                world.policy.allowed_languages.insert(Language::Bash);
+                world.request = Request::interpreter(Language::Bash);
+            },
+            code: DenialCode::LanguageHasNoSessions,
+            rule: "runner",
+            value: "bash",
+            fix: "open a session in python or javascript, or run the code once",
+            mend: Mend::By(|world| world.request = Request::interpreter(Language::Python)),
+        },
+        Row {
             name: "no code",
             spoil: |world| world.request = Request::code(Language::Python, *b""),
             code: DenialCode::CodeEmpty,

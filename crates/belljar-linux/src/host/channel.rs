@@ -1,0 +1,196 @@
+//! The control channel to a runner: messages out as it takes them, messages in as they come.
+//!
+//! What comes in is the guest's: a length that is too large ends the channel, and memory is taken
+//! only as bytes arrive, so that a length alone costs nothing.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use belljar_core::provider::LONGEST_MESSAGE;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::sys;
+
+/// How much is read at once.
+const CHUNK: usize = 64 << 10;
+
+/// The engine's end of a channel.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    socket: Option<AsyncFd<OwnedFd>>,
+    incoming: Vec<u8>,
+    outgoing: VecDeque<u8>,
+}
+
+/// What came over a channel.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    Message(Vec<u8>),
+    /// The other end is closed.
+    Closed,
+    Broken(String),
+}
+
+impl Channel {
+    /// Our end, and the runner's.
+    pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        rustix::io::ioctl_fionbio(&ours, true)?;
+        let channel = Self {
+            socket: Some(sys::events::watch(ours)?),
+            incoming: Vec::new(),
+            outgoing: VecDeque::new(),
+        };
+        Ok((channel, theirs))
+    }
+
+    /// Queues a message.
+    pub(crate) fn say(&mut self, message: &[u8]) {
+        let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        self.outgoing.extend(length.to_le_bytes());
+        self.outgoing.extend(message);
+        // Most messages fit at once; the rest goes while we listen.
+        if let Some(socket) = &self.socket {
+            let _ = send(socket.get_ref(), &mut self.outgoing);
+        }
+    }
+
+    /// The next message; sends what is queued meanwhile. Cancel-safe. Pending for ever once closed.
+    pub(crate) async fn next(&mut self) -> Incoming {
+        loop {
+            match self.take() {
+                Ok(Some(message)) => return Incoming::Message(message),
+                Ok(None) => {}
+                Err(why) => {
+                    self.socket = None;
+                    return Incoming::Broken(why);
+                }
+            }
+            let Some(socket) = &self.socket else {
+                return std::future::pending().await;
+            };
+            let interest = if self.outgoing.is_empty() {
+                Interest::READABLE
+            } else {
+                Interest::READABLE | Interest::WRITABLE
+            };
+            let Ok(mut ready) = socket.ready(interest).await else {
+                self.socket = None;
+                return Incoming::Closed;
+            };
+            let state = ready.ready();
+            let mut open = true;
+            if state.is_writable() && !self.outgoing.is_empty() {
+                match send(socket.get_ref(), &mut self.outgoing) {
+                    Ok(()) => ready.clear_ready_matching(tokio::io::Ready::WRITABLE),
+                    // Nobody will read it any more; what was said before may still be there to hear.
+                    Err(_) => self.outgoing.clear(),
+                }
+            }
+            if state.is_readable() || state.is_read_closed() {
+                match receive(socket.get_ref(), &mut self.incoming) {
+                    Ok(true) => {}
+                    Ok(false) => open = false,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        ready.clear_ready_matching(tokio::io::Ready::READABLE);
+                    }
+                    Err(_) => open = false,
+                }
+            }
+            if !open {
+                self.socket = None;
+                return Incoming::Closed;
+            }
+        }
+    }
+
+    /// The first whole message of what has come in.
+    fn take(&mut self) -> Result<Option<Vec<u8>>, String> {
+        let Some((header, rest)) = self.incoming.split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*header) as usize;
+        if length > LONGEST_MESSAGE {
+            return Err(format!("a message of {length} bytes was announced"));
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let message = rest[..length].to_vec();
+        self.incoming.drain(..4 + length);
+        if self.incoming.is_empty() {
+            self.incoming = Vec::new();
+        }
+        Ok(Some(message))
+    }
+}
+
+/// Sends as much as the socket takes.
+fn send(socket: &OwnedFd, outgoing: &mut VecDeque<u8>) -> io::Result<()> {
+    while !outgoing.is_empty() {
+        match rustix::net::send(socket, outgoing.as_slices().0, SendFlags::NOSIGNAL) {
+            Ok(count) => drop(outgoing.drain(..count)),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    *outgoing = VecDeque::new();
+    Ok(())
+}
+
+/// Reads once; false at the end.
+fn receive(socket: &OwnedFd, incoming: &mut Vec<u8>) -> io::Result<bool> {
+    let have = incoming.len();
+    incoming.resize(have + CHUNK, 0);
+    let result = rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut incoming[have..]));
+    incoming.truncate(have + *result.as_ref().unwrap_or(&0));
+    Ok(result? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn messages_go_both_ways_even_when_they_are_large() {
+        runtime().block_on(async {
+            let (mut ours, theirs) = Channel::new().unwrap();
+            let large = vec![7u8; 3 << 20];
+            ours.say(&large);
+            let echo = std::thread::spawn(move || {
+                let mut file = std::fs::File::from(theirs);
+                let mut message = vec![0u8; 4 + (3 << 20)];
+                std::io::Read::read_exact(&mut file, &mut message).unwrap();
+                std::io::Write::write_all(&mut file, &message).unwrap();
+            });
+            assert!(matches!(ours.next().await, Incoming::Message(message) if message == large));
+            assert!(matches!(ours.next().await, Incoming::Closed));
+            echo.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_length_that_lies_ends_the_channel() {
+        runtime().block_on(async {
+            let (mut ours, theirs) = Channel::new().unwrap();
+            rustix::io::write(&theirs, &[0xff; 8]).unwrap();
+            assert!(matches!(ours.next().await, Incoming::Broken(_)));
+        });
+    }
+}

@@ -1,0 +1,90 @@
+//! An interpreter that stays: its channel, its streams, and what may end it.
+
+use std::time::Instant;
+
+use belljar_core::provider::{Ended, Heard, OutputSink, Stream};
+use belljar_core::{Limits, Usage};
+
+use super::channel::{Channel, Incoming};
+use super::group::SandboxGroup;
+use super::output::Output;
+use super::watch::Watch;
+
+/// What the engine holds of an interpreter.
+#[derive(Debug)]
+pub(crate) struct Interpreter {
+    pub channel: Channel,
+    pub output: Output,
+    pub execution: Option<Execution>,
+}
+
+/// The execution of the moment.
+#[derive(Debug)]
+pub(crate) struct Execution {
+    pub watch: Watch,
+    started: Instant,
+}
+
+impl Interpreter {
+    pub(crate) fn begin(&mut self, limits: &Limits, group: Option<&SandboxGroup>, memory_accounted: bool) {
+        let started = Instant::now();
+        let watch = Watch::new(limits, started, group, memory_accounted);
+        self.execution = Some(Execution { watch, started });
+    }
+
+    /// The limits no longer count; what was used while they did.
+    pub(crate) fn finish(&mut self, group: Option<&SandboxGroup>, sink: &mut dyn OutputSink) -> Usage {
+        self.output.drain(|stream, bytes| sink.write(stream, bytes));
+        match self.execution.take() {
+            Some(execution) => execution.watch.usage(group, None, execution.started.elapsed()),
+            None => Usage::default(),
+        }
+    }
+
+    /// What it says next, or which limit it breaks. Cancel-safe.
+    pub(crate) async fn next(&mut self, group: Option<&SandboxGroup>, init: i32) -> Next {
+        let Self {
+            channel,
+            output,
+            execution,
+        } = self;
+        let trip = async {
+            match execution {
+                Some(execution) => execution.watch.trip(group, init).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // Limits come first: an interpreter that never stops talking must not outrun them.
+            biased;
+            reason = trip => Next::Limit(reason),
+            message = channel.next() => Next::Heard(match message {
+                Incoming::Message(message) => Heard::Message(message),
+                Incoming::Broken(why) => Heard::Broken(why),
+                Incoming::Closed => Heard::Broken("it closed its channel".to_owned()),
+            }),
+            output = output.next() => match output {
+                // A stream that cannot be read any more says nothing.
+                Ok((_, [])) | Err(_) => Next::Nothing,
+                Ok((stream, bytes)) => Next::Heard(Heard::Output(stream, bytes.to_vec())),
+            },
+        }
+    }
+
+    /// Everything it printed before it ended.
+    pub(crate) fn last_words(&mut self) -> Vec<(Stream, Vec<u8>)> {
+        let mut words = Vec::new();
+        self.output
+            .drain(|stream, bytes| words.push((stream, bytes.to_vec())));
+        words
+    }
+}
+
+/// What happened next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Heard(Heard),
+    /// It must end for this reason.
+    Limit(Ended),
+    Nothing,
+}
