@@ -1,7 +1,9 @@
 //! The native Linux provider: namespaces, a private root, capabilities, seccomp, Landlock, cgroups.
 //!
 //! - `host`: what the engine does: the launcher's client, cgroups, output, files, probing.
-//! - `launcher`: the small single-threaded process that makes every other one.
+//! - `launcher`: the small single-threaded process from which every other one comes.
+//! - `nursery`: one process for each root; its clones are the shells.
+//! - `mounts`: file systems and places that a sandbox is put together from.
 //! - `init`: what runs between clone and exec, and pid 1 of each sandbox.
 //! - `policies`: the system-call rules as data.
 //! - `sys`: the only module with unsafe.
@@ -10,6 +12,8 @@
 mod host;
 mod init;
 mod launcher;
+mod mounts;
+mod nursery;
 mod policies;
 mod sys;
 mod weaken;

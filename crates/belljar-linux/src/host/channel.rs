@@ -8,11 +8,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use belljar_core::provider::LONGEST_MESSAGE;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+use rustix::net::SendFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::sys;
+use crate::{sys, wire};
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
@@ -37,12 +37,7 @@ pub(crate) enum Incoming {
 impl Channel {
     /// Our end, and the runner's.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) = wire::pair()?;
         rustix::io::ioctl_fionbio(&ours, true)?;
         let channel = Self {
             socket: Some(sys::events::watch(ours)?),

@@ -20,11 +20,13 @@ pub(crate) struct SandboxGroup {
 }
 
 impl SandboxGroup {
-    /// Makes the group of sandbox `id`, limited from the start.
-    pub(crate) fn make(hierarchy: &dyn Hierarchy, id: &str, limits: &Limits) -> Result<Self, ProviderError> {
-        let group = hierarchy
-            .create(&cgroup::group_name(id))
-            .map_err(|error| failed("make", error))?;
+    /// Makes the group of that name, limited from the start.
+    pub(crate) fn make(
+        hierarchy: &dyn Hierarchy,
+        name: &str,
+        limits: &Limits,
+    ) -> Result<Self, ProviderError> {
+        let group = hierarchy.create(name).map_err(|error| failed("make", error))?;
         let mut made = Self {
             dirs: group.dirs(),
             version: hierarchy.version(),
@@ -37,14 +39,6 @@ impl SandboxGroup {
 
     pub(crate) const fn version(&self) -> &'static str {
         self.version
-    }
-
-    /// Where it is, for clean-up by others.
-    pub(crate) fn dirs(&self) -> Vec<String> {
-        self.dirs
-            .iter()
-            .map(|dir| dir.to_string_lossy().into_owned())
-            .collect()
     }
 
     /// How init gets in, and the descriptors for that.

@@ -42,7 +42,7 @@ impl Interpreter {
     }
 
     /// What it says next, or which limit it breaks. Cancel-safe.
-    pub(crate) async fn next(&mut self, group: Option<&SandboxGroup>, init: i32) -> Next {
+    pub(crate) async fn next(&mut self, group: Option<&SandboxGroup>, init: Option<i32>) -> Next {
         let Self {
             channel,
             output,

@@ -1,24 +1,24 @@
-//! The launcher's client: starts it, asks it for shells, hears when they end.
+//! The launcher's client: starts it, asks it for nurseries, hears when they end.
 //!
 //! A thread of its own listens, so that any number of runtimes can share one launcher.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::sync::oneshot;
 
 use crate::sys;
 use crate::sys::hook::LAUNCHER_NAME;
 use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY};
-use crate::wire::{self, LauncherEvent, LauncherRequest, Note, ShellSpec, StepFailure};
+use crate::wire::{self, LauncherEvent, LauncherRequest, RootSpec};
 
 /// A running launcher. It ends when the last handle is dropped.
 #[derive(Debug)]
@@ -34,37 +34,22 @@ pub(crate) struct Launcher {
 #[derive(Debug, Default)]
 struct Pending {
     next: u64,
-    made: HashMap<u64, oneshot::Sender<MadeResult>>,
     ended: HashMap<u64, oneshot::Sender<()>>,
     lost: bool,
 }
 
-type MadeResult = Result<MadeShell, StepFailure>;
-
-/// What the launcher hands over with a shell.
-#[derive(Debug)]
-pub(crate) struct MadeShell {
-    pub pid: i32,
-    pub pidfd: OwnedFd,
-    pub control: OwnedFd,
-    pub notes: Vec<Note>,
-}
-
-/// A shell that was asked for. Both ends report `RecvError` when the launcher is lost.
+/// A nursery that was asked for.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub made: oneshot::Receiver<MadeResult>,
+    /// Our end of the socket to it.
+    pub socket: OwnedFd,
+    /// Resolves when nothing of it is left, and with `RecvError` when the launcher is lost.
     pub ended: oneshot::Receiver<()>,
 }
 
 impl Launcher {
     pub(crate) fn start() -> io::Result<Arc<Self>> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) = wire::pair()?;
         let image = read_only_image().or_else(|_| sealed_copy())?;
         let mut command = Command::new(format!(
             "/proc/self/fd/{}",
@@ -100,34 +85,42 @@ impl Launcher {
         lock(&self.pending).lost
     }
 
-    /// Asks for a shell. The descriptors of `fds` go along.
-    pub(crate) fn ask(&self, spec: ShellSpec, fds: &[OwnedFd]) -> io::Result<Asked> {
-        let (made_sender, made) = oneshot::channel();
+    /// Says where this engine's control groups are, so that they are removed should the engine die.
+    pub(crate) fn tell_groups(&self, subtrees: &[PathBuf], prefix: &str) -> io::Result<()> {
+        let subtrees = subtrees.iter().map(|dir| dir.to_string_lossy().into_owned());
+        let request = LauncherRequest::Groups {
+            subtrees: subtrees.collect(),
+            prefix: prefix.to_owned(),
+        };
+        self.send(&request, &[])
+    }
+
+    /// Asks for a nursery. Whether it comes to be is heard on its socket.
+    pub(crate) fn ask(&self, spec: RootSpec) -> io::Result<Asked> {
+        let (socket, theirs) = wire::pair()?;
         let (ended_sender, ended) = oneshot::channel();
-        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        let shell = {
+        let nursery = {
             let mut pending = lock(&self.pending);
             if pending.lost {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            let shell = pending.next;
+            let nursery = pending.next;
             pending.next += 1;
-            pending.made.insert(shell, made_sender);
-            pending.ended.insert(shell, ended_sender);
-            shell
+            pending.ended.insert(nursery, ended_sender);
+            nursery
         };
-        // The launcher reads without pause, so this does not wait for long.
-        let sent = {
-            let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-            wire::send(&self.socket, &LauncherRequest::MakeShell { shell, spec }, &fds)
-        };
-        if let Err(error) = sent {
-            let mut pending = lock(&self.pending);
-            pending.made.remove(&shell);
-            pending.ended.remove(&shell);
+        let request = LauncherRequest::MakeNursery { nursery, spec };
+        if let Err(error) = self.send(&request, &[theirs.as_fd()]) {
+            lock(&self.pending).ended.remove(&nursery);
             return Err(error);
         }
-        Ok(Asked { made, ended })
+        Ok(Asked { socket, ended })
+    }
+
+    fn send(&self, request: &LauncherRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        // The launcher reads without pause, so this does not wait for long.
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        wire::send(&self.socket, request, fds)
     }
 }
 
@@ -145,39 +138,14 @@ fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
 }
 
 fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
-    while let Ok((event, fds)) = wire::receive::<LauncherEvent>(socket) {
-        let mut pending = lock(pending);
-        match event {
-            LauncherEvent::Made { shell, pid, notes } => {
-                let mut fds = fds.into_iter();
-                if let (Some(sender), Some(pidfd), Some(control)) =
-                    (pending.made.remove(&shell), fds.next(), fds.next())
-                {
-                    let _ = sender.send(Ok(MadeShell {
-                        pid,
-                        pidfd,
-                        control,
-                        notes,
-                    }));
-                }
-            }
-            LauncherEvent::Failed { shell, failure } => {
-                pending.ended.remove(&shell);
-                if let Some(sender) = pending.made.remove(&shell) {
-                    let _ = sender.send(Err(failure));
-                }
-            }
-            LauncherEvent::Ended { shell } => {
-                if let Some(sender) = pending.ended.remove(&shell) {
-                    let _ = sender.send(());
-                }
-            }
+    while let Ok((LauncherEvent::Ended { nursery }, _)) = wire::receive::<LauncherEvent>(socket) {
+        if let Some(sender) = lock(pending).ended.remove(&nursery) {
+            let _ = sender.send(());
         }
     }
     let mut pending = lock(pending);
     pending.lost = true;
     // Dropping the senders tells everyone who waits.
-    pending.made.clear();
     pending.ended.clear();
 }
 

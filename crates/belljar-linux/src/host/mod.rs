@@ -6,6 +6,7 @@ mod collect;
 mod group;
 mod interpreter;
 mod launcher;
+mod nursery;
 mod output;
 mod probe;
 pub(crate) mod provider;

@@ -120,8 +120,8 @@ pub(crate) fn fresh_ids_refusal() -> Option<&'static str> {
             .split_whitespace()
             .filter_map(|word| word.parse::<u64>().ok());
         let (first, count) = (numbers.next().unwrap_or(u64::MAX), numbers.nth(1).unwrap_or(0));
-        first <= u64::from(crate::launcher::FIRST_ID)
-            && u64::from(crate::launcher::LAST_ID) < first.saturating_add(count)
+        first <= u64::from(crate::nursery::FIRST_ID)
+            && u64::from(crate::nursery::LAST_ID) < first.saturating_add(count)
     };
     if map.lines().any(covers) {
         None

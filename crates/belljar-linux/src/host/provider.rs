@@ -1,7 +1,8 @@
 //! The provider itself: capabilities, and sandboxes out of plans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
@@ -13,11 +14,12 @@ use belljar_core::{
 
 use super::cgroup::{self, Hierarchy, NoHierarchy};
 use super::launcher::Launcher;
+use super::nursery::Nursery;
 use super::rootfs::HostRoot;
 use super::sandbox::NativeSandbox;
-use super::spec::Machine;
+use super::spec::{self, Machine};
 use super::{probe, toolchain};
-use crate::wire::HostIds;
+use crate::wire::{HostIds, RootSpec};
 
 /// Sandboxes out of namespaces on this machine's own kernel.
 ///
@@ -35,6 +37,10 @@ pub(crate) struct Shared {
     hierarchy: OnceLock<Result<Box<dyn Hierarchy>, NoHierarchy>>,
     controls: OnceLock<BTreeMap<Control, Support>>,
     root: OnceLock<HostRoot>,
+    /// Nurseries by what their root shows beyond what every root does.
+    nurseries: Mutex<HashMap<Vec<PathBuf>, Arc<Nursery>>>,
+    /// Part of the names of this provider's groups.
+    tag: OnceLock<String>,
 }
 
 /// Where the launcher is in its life.
@@ -78,8 +84,42 @@ impl Shared {
             object: "the launcher".to_owned(),
             source,
         })?;
+        if let (LauncherState::None, Ok(hierarchy)) = (&*state, self.hierarchy()) {
+            // Where this does not arrive, the launcher is lost, which is noticed soon enough.
+            let _ = launcher.tell_groups(&hierarchy.subtrees(), self.tag());
+        }
         *state = LauncherState::Running(Arc::clone(&launcher));
         Ok(launcher)
+    }
+
+    /// The nursery for the sandbox of `plan`: one that others share, unless it shows what is private.
+    pub(crate) fn nursery(&self, plan: &Plan) -> Result<Arc<Nursery>, ProviderError> {
+        let spec = || spec::root(plan, self.root().clone(), self.machine());
+        if spec::has_private_root(plan) {
+            return self.new_nursery(spec());
+        }
+        let mut nurseries = self.nurseries.lock().unwrap_or_else(PoisonError::into_inner);
+        match nurseries.get(plan.shows()) {
+            Some(nursery) if !nursery.is_lost() => Ok(Arc::clone(nursery)),
+            _ => {
+                let nursery = self.new_nursery(spec())?;
+                nurseries.insert(plan.shows().to_vec(), Arc::clone(&nursery));
+                Ok(nursery)
+            }
+        }
+    }
+
+    pub(crate) fn new_nursery(&self, spec: RootSpec) -> Result<Arc<Nursery>, ProviderError> {
+        Nursery::start(self.launcher()?, spec).map_err(|source| ProviderError::Io {
+            operation: "ask",
+            object: "the launcher".to_owned(),
+            source,
+        })
+    }
+
+    /// What the names of this provider's groups have in common.
+    pub(crate) fn tag(&self) -> &str {
+        self.tag.get_or_init(cgroup::fresh_tag)
     }
 
     /// Starts the launcher in the background.

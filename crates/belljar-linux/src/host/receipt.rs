@@ -6,15 +6,11 @@ use belljar_core::receipt::Observed;
 use belljar_core::{Control, Plan, Receipt, Support};
 
 use super::provider::Shared;
+use super::spec;
 use crate::wire::Note;
 
-pub(crate) fn build(
-    plan: &Plan,
-    shared: &Shared,
-    notes: &[Note],
-    group: Option<&'static str>,
-    shown: Vec<String>,
-) -> Receipt {
+pub(crate) fn build(plan: &Plan, shared: &Shared, notes: &[Note], group: Option<&'static str>) -> Receipt {
+    let root = spec::root(plan, shared.root().clone(), shared.machine());
     let controls = Control::ALL
         .iter()
         .map(|control| (*control, observe(*control, shared, notes, group)));
@@ -26,7 +22,11 @@ pub(crate) fn build(
         controls: controls.collect::<BTreeMap<_, _>>(),
         network: plan.network(),
         limits: plan.limits().clone(),
-        shown: shown.into_iter().map(|path| with_owner(path, notes)).collect(),
+        shown: root
+            .trees
+            .into_iter()
+            .map(|tree| with_owner(tree.guest, notes))
+            .collect(),
         origin: "made on demand".to_owned(),
     }
 }

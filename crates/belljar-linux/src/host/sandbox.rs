@@ -22,7 +22,7 @@ use super::provider::Shared;
 use super::shell::{Shell, step_text};
 use super::spec::{self, Machine};
 use super::watch::Watch;
-use super::{collect, probe, receipt, stdin};
+use super::{cgroup, collect, probe, receipt, stdin};
 use crate::wire::{InitEvent, InitRequest, Note};
 
 /// One sandbox: a shell, its control group, and what was observed of it.
@@ -36,7 +36,6 @@ pub(crate) struct NativeSandbox {
     shell: Shell,
     group: Option<SandboxGroup>,
     notes: Vec<Note>,
-    shown: Vec<String>,
     interpreter: Option<Interpreter>,
     /// What the interpreter printed before it ended, and how it ended.
     leftovers: VecDeque<Heard>,
@@ -49,23 +48,24 @@ impl NativeSandbox {
         plan: Arc<Plan>,
     ) -> Result<Self, ProviderError> {
         let machine = shared.machine();
-        let launcher = shared.launcher()?;
+        let nursery = shared.nursery(&plan)?;
         let group = match shared.hierarchy() {
-            Ok(hierarchy) => Some(SandboxGroup::make(hierarchy, &id, plan.limits())?),
+            Ok(hierarchy) => {
+                let name = cgroup::group_name(shared.tag(), &id);
+                Some(SandboxGroup::make(hierarchy, &name, plan.limits())?)
+            }
             Err(_) => None,
         };
-        let mut spec = spec::shell(&plan, shared.root().clone(), machine);
-        let shown = spec.trees.iter().map(|tree| tree.guest.clone()).collect();
+        let mut spec = spec::shell(&plan);
         let mut fds = Vec::new();
         if let Some(group) = &group {
             (spec.cgroup, fds) = group.join()?;
-            spec.cgroup_dirs = group.dirs();
         }
-        let asked = launcher
+        let asked = nursery
             .ask(spec, &fds)
-            .map_err(|error| failed("ask", "the launcher", error))?;
+            .map_err(|error| failed("ask", "the nursery", error))?;
         drop(fds);
-        let shell = Shell::raise(launcher, asked).await?;
+        let shell = Shell::raise(nursery, asked).await?;
         let notes = shell.notes.clone();
         let mut sandbox = Self {
             id,
@@ -75,7 +75,6 @@ impl NativeSandbox {
             group,
             shell,
             notes,
-            shown,
             interpreter: None,
             leftovers: VecDeque::new(),
         };
@@ -158,7 +157,7 @@ impl NativeSandbox {
             Err(_) => Some(self.why_gone(&watch).await),
         };
         let mut cpu_reported = None;
-        let init = self.shell.pid;
+        let init = self.shell.pid();
         let sink = io.sink;
         let mut keep = |stream, bytes: &[u8]| {
             let kept = match stream {
@@ -256,7 +255,7 @@ impl NativeSandbox {
             let Some(interpreter) = &mut self.interpreter else {
                 return Err(ProviderError::Protocol("no interpreter is running".to_owned()));
             };
-            let init = self.shell.pid;
+            let init = self.shell.pid();
             let ended = tokio::select! {
                 biased;
                 event = self.shell.event() => match event {
@@ -421,16 +420,20 @@ impl Sandbox for NativeSandbox {
 
     fn receipt(&self) -> Receipt {
         let group = self.group.as_ref().map(SandboxGroup::version);
-        receipt::build(&self.plan, &self.shared, &self.notes, group, self.shown.clone())
+        receipt::build(&self.plan, &self.shared, &self.notes, group)
     }
 
     fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
         Box::pin(async move {
             self.end_all().await;
-            match self.group.take() {
+            let removed = match self.group.take() {
                 Some(group) => group.remove(),
                 None => Ok(()),
+            };
+            if spec::has_private_root(&self.plan) {
+                self.shell.nursery().close().await;
             }
+            removed
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use belljar_core::ProviderError;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use super::launcher::{Asked, Launcher};
+use super::nursery::{Asked, Nursery};
 use super::probe;
 use crate::sys;
 use crate::wire::{Frame, Incoming, InitEvent, InitRequest, Note, StepFailure};
@@ -19,8 +19,7 @@ use crate::wire::{Frame, Incoming, InitEvent, InitRequest, Note, StepFailure};
 /// A raised shell. Dropping it kills everything inside.
 #[derive(Debug)]
 pub(crate) struct Shell {
-    pub pid: i32,
-    pidfd: OwnedFd,
+    pub pidfd: OwnedFd,
     control: AsyncFd<OwnedFd>,
     incoming: Incoming,
     /// What init said while something else was waited for.
@@ -28,13 +27,13 @@ pub(crate) struct Shell {
     pub work_dir: OwnedFd,
     pub notes: Vec<Note>,
     ended: Option<oneshot::Receiver<()>>,
-    /// Keeps the launcher alive as long as a shell of it is.
-    _launcher: Arc<Launcher>,
+    /// Keeps the nursery alive as long as a shell of it is.
+    nursery: Arc<Nursery>,
 }
 
 impl Shell {
-    /// Waits until the launcher and init have raised what was asked for.
-    pub(crate) async fn raise(launcher: Arc<Launcher>, asked: Asked) -> Result<Self, ProviderError> {
+    /// Waits until the nursery and init have raised what was asked for.
+    pub(crate) async fn raise(nursery: Arc<Nursery>, asked: Asked) -> Result<Self, ProviderError> {
         let made = asked
             .made
             .await
@@ -60,7 +59,6 @@ impl Shell {
         };
         std::mem::forget(guard);
         Ok(Self {
-            pid: made.pid,
             pidfd: made.pidfd,
             control,
             incoming,
@@ -68,7 +66,7 @@ impl Shell {
             work_dir,
             notes,
             ended: Some(asked.ended),
-            _launcher: launcher,
+            nursery,
         })
     }
 
@@ -104,6 +102,16 @@ impl Shell {
     /// Whether nobody has ended it yet.
     pub(crate) fn is_alive(&self) -> bool {
         self.ended.is_some()
+    }
+
+    /// Init's pid on the host; `None` once it is gone.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        let about = format!("/proc/self/fdinfo/{}", self.pidfd.as_raw_fd());
+        sys::process::pid_in_fdinfo(&std::fs::read_to_string(about).ok()?)
+    }
+
+    pub(crate) const fn nursery(&self) -> &Arc<Nursery> {
+        &self.nursery
     }
 
     /// Kills init, and with it every process of the sandbox.

@@ -9,7 +9,7 @@ use belljar_core::request::Workspace;
 use belljar_core::{NetworkPolicy, Plan, Stage};
 
 use super::rootfs::HostRoot;
-use crate::wire::{CgroupJoin, GuestLimits, GuestSpec, HostIds, ShellSpec, Tree, TreeKind};
+use crate::wire::{CgroupJoin, GuestLimits, GuestSpec, HostIds, RootSpec, ShellSpec, Tree, TreeKind};
 
 /// What of the machine a spec depends on.
 #[derive(Clone, Copy, Debug)]
@@ -19,38 +19,43 @@ pub(crate) struct Machine {
     pub count_processes: bool,
 }
 
-/// The shell of `plan`, on top of what every guest sees.
-pub(crate) fn shell(plan: &Plan, mut root: HostRoot, machine: Machine) -> ShellSpec {
+/// The root of `plan`'s sandbox, on top of what every guest sees.
+pub(crate) fn root(plan: &Plan, mut root: HostRoot, machine: Machine) -> RootSpec {
     for path in plan.shows() {
         root.show(path);
     }
     let mut trees = root.trees;
-    let workspace_is_tree = match plan.workspace() {
-        Workspace::Scratch => false,
-        Workspace::Directory(dir) => {
-            trees.push(asked(dir, WORK_DIR, true));
-            true
-        }
-    };
+    if let Workspace::Directory(dir) = plan.workspace() {
+        trees.push(asked(dir, WORK_DIR, true));
+    }
     for mount in plan.mounts() {
         let guest = mount.guest().to_string_lossy();
         trees.push(asked(mount.host(), &guest, mount.access() == Access::ReadWrite));
     }
     // What lies further up must be attached first.
     trees.sort_by_key(|tree| depth(&tree.guest));
-    let disk = plan.limits().disk().get();
-    ShellSpec {
+    RootSpec {
         trees,
         links: root.links,
         files: root.files,
+        host_ids: machine.host_ids,
+    }
+}
+
+/// Whether the root of `plan`'s sandbox shows what only that sandbox may see.
+pub(crate) fn has_private_root(plan: &Plan) -> bool {
+    !plan.mounts().is_empty() || matches!(plan.workspace(), Workspace::Directory(_))
+}
+
+/// The shell of `plan`.
+pub(crate) fn shell(plan: &Plan) -> ShellSpec {
+    let disk = plan.limits().disk().get();
+    ShellSpec {
         disk_bytes: disk,
         // Empty files cost memory of the kernel's own: one for every two KiB of disk is plenty.
         inodes: (disk >> 11).clamp(1024, 1 << 20),
-        workspace_is_tree,
         loopback: plan.network() == NetworkPolicy::Local,
-        host_ids: machine.host_ids,
         cgroup: CgroupJoin::None,
-        cgroup_dirs: Vec::new(),
     }
 }
 

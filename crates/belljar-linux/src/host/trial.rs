@@ -7,7 +7,7 @@ use belljar_core::{Control, ProviderError, Support};
 
 use super::provider::Shared;
 use super::shell::Shell;
-use crate::wire::{CgroupJoin, Note, ShellSpec};
+use crate::wire::{CgroupJoin, Note, RootSpec, ShellSpec};
 
 /// Corrects what was found by looking with what happens when it is done.
 pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Support>) {
@@ -48,26 +48,25 @@ pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Suppo
 }
 
 fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> {
-    let launcher = shared.launcher()?;
-    let root = shared.root().clone();
+    let host = shared.root().clone();
+    let nursery = shared.new_nursery(RootSpec {
+        trees: host.trees,
+        links: host.links,
+        files: host.files,
+        host_ids: shared.machine().host_ids,
+    })?;
     let spec = ShellSpec {
-        trees: root.trees,
-        links: root.links,
-        files: root.files,
         disk_bytes: 1 << 20,
         inodes: 1024,
-        workspace_is_tree: false,
         loopback: true,
-        host_ids: shared.machine().host_ids,
         cgroup: CgroupJoin::None,
-        cgroup_dirs: Vec::new(),
     };
     let failed = |source| ProviderError::Io {
         operation: "make",
         object: "a trial sandbox".to_owned(),
         source,
     };
-    let asked = launcher.ask(spec, &[]).map_err(failed)?;
+    let asked = nursery.ask(spec, &[]).map_err(failed)?;
     // A thread of its own: the caller may be inside a runtime, which must not be blocked on.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,9 +74,10 @@ fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> {
             .build()
             .map_err(failed)?;
         runtime.block_on(async {
-            let mut shell = Shell::raise(launcher, asked).await?;
+            let mut shell = Shell::raise(nursery, asked).await?;
             shell.kill();
             shell.gone().await;
+            shell.nursery().close().await;
             Ok(shell.notes.clone())
         })
     })

@@ -65,7 +65,7 @@ impl Watch {
     }
 
     /// Resolves when something must end the stage. Cancel-safe.
-    pub(crate) async fn trip(&mut self, group: Option<&SandboxGroup>, init: i32) -> Ended {
+    pub(crate) async fn trip(&mut self, group: Option<&SandboxGroup>, init: Option<i32>) -> Ended {
         loop {
             let memory = async {
                 match &self.out_of_memory {
@@ -114,10 +114,10 @@ impl Watch {
         }
     }
 
-    fn look(&mut self, group: Option<&SandboxGroup>, init: i32) -> Option<Ended> {
+    fn look(&mut self, group: Option<&SandboxGroup>, init: Option<i32>) -> Option<Ended> {
         let counted = group.and_then(|group| group.usage().cpu);
         let tree = if counted.is_none() || self.memory_limit.is_some() {
-            tree_usage(init)
+            init.map(tree_usage).unwrap_or_default()
         } else {
             Default::default()
         };

@@ -1,7 +1,7 @@
 //! What runs between clone and exec, and pid 1 of every sandbox.
 //!
-//! Two lists of steps say what is done and in which order: one raises a shell's walls, one turns a
-//! fork of init into a guest. The lists are data, worked out before anything happens; `perform`
+//! Lists of steps say what is done and in which order: one raises a nursery's root, one a shell's walls,
+//! one turns a fork of init into a guest. The lists are data, worked out before anything happens; `perform`
 //! carries out one step. Nothing here reads the host's environment or talks to anyone but the
 //! engine.
 
@@ -10,9 +10,7 @@ mod guest;
 mod landlock;
 mod perform;
 mod pid_one;
-mod place;
 mod room;
 pub(crate) mod steps;
 
-pub(crate) use perform::clone_tree;
 pub(crate) use pid_one::run;

@@ -4,42 +4,30 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, open_tree,
-};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree};
 
-use super::place;
-use super::steps::{GUEST_ID, ShellStep};
+use super::steps::{GUEST_ID, SCRATCH, ShellStep};
+use crate::mounts::{self, place};
 use crate::sys;
 use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY, set_attributes};
 use crate::weaken;
-use crate::wire::{HostIds, Note, ShellSpec, TreeKind};
+use crate::wire::{HostIds, Note, RootSpec, ShellSpec, Tree};
 
 /// What init holds while it raises a shell.
 pub(crate) struct Raising<'a> {
+    pub root: &'a RootSpec,
     pub spec: &'a ShellSpec,
     /// The socket to the engine.
     pub control: BorrowedFd<'a>,
-    /// One detached mount for each of the spec's trees.
-    pub trees: &'a [OwnedFd],
+    /// Trees that go below scratch memory, each with its detached mount.
+    pub late: &'a [(&'a Tree, OwnedFd)],
     /// `tasks` files of v1 groups, opened by the engine.
     pub tasks: &'a [OwnedFd],
-    pub root: Option<OwnedFd>,
     /// A `/proc` of init's own that hides nothing from it and is attached nowhere.
     pub proc: Option<OwnedFd>,
     pub notes: Vec<Note>,
 }
-
-/// Where the new root is put together: any directory will do, since nothing below it is needed.
-const STAGING: [&str; 4] = ["/tmp", "/run", "/var", "/usr"];
-/// The parts of scratch memory: where each is attached, its name within, and its mode.
-const SCRATCH: [(&str, &str, u32); 3] = [
-    ("workspace", "workspace", 0o755),
-    ("tmp", "tmp", 0o1777),
-    ("dev/shm", "shm", 0o1777),
-];
 
 impl Raising<'_> {
     pub(crate) fn perform(&mut self, step: &ShellStep) -> io::Result<()> {
@@ -51,20 +39,12 @@ impl Raising<'_> {
             ShellStep::Undumpable => Ok(rustix::process::set_dumpable_behavior(
                 rustix::process::DumpableBehavior::NotDumpable,
             )?),
-            ShellStep::PrivatePropagation => set_attributes(CWD, c"/", 0, true, None),
-            ShellStep::MountRoot => self.mount_root(),
-            ShellStep::MakeLinks => self.make_links(),
-            ShellStep::MakeFiles => self.make_files(),
-            ShellStep::AttachTrees => self.attach_trees(false),
             ShellStep::MountScratch => self.mount_scratch(),
-            ShellStep::MountProc => self.mount_proc(),
-            ShellStep::SealRoot => {
-                set_attributes(self.root()?, c"", READ_ONLY | NO_SUID | NO_DEV, false, None)
+            ShellStep::MountProc => {
+                self.mount_proc();
+                Ok(())
             }
-            ShellStep::PivotRoot => self.pivot_root(),
-            // The old root lies over the new one now; taking it off leaves nothing of the host's tree.
-            ShellStep::DetachOldRoot => Ok(rustix::mount::unmount(".", UnmountFlags::DETACH)?),
-            ShellStep::CheckRoot => check_root(),
+            ShellStep::CheckRoot => mounts::check_root(),
             ShellStep::Loopback => sys::net::loopback_up(),
             ShellStep::HostName => Ok(rustix::system::sethostname(b"belljar")?),
         }
@@ -83,14 +63,14 @@ impl Raising<'_> {
         sys::process::close_all_but(
             [self.control]
                 .into_iter()
-                .chain(self.trees.iter().map(AsFd::as_fd)),
+                .chain(self.late.iter().map(|(_, mount)| mount.as_fd())),
         )
     }
 
     fn become_guest_user(&self) -> io::Result<()> {
         let uid = rustix::process::Uid::from_raw(GUEST_ID);
         let gid = rustix::process::Gid::from_raw(GUEST_ID);
-        if matches!(self.spec.host_ids, HostIds::Fresh) {
+        if matches!(self.root.host_ids, HostIds::Fresh) {
             // The launcher's own groups; without privileges the kernel does not let go of them.
             rustix::thread::set_thread_groups(&[])?;
         }
@@ -102,107 +82,51 @@ impl Raising<'_> {
         Ok(())
     }
 
-    fn mount_root(&mut self) -> io::Result<()> {
-        let root = tmpfs(&[
-            ("size", "4m".to_owned()),
-            ("nr_inodes", "4096".to_owned()),
-            ("mode", "0755".to_owned()),
-        ])?;
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for staging in STAGING {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let attached = rustix::fs::open(staging, flags, Mode::empty())
-                .map_err(io::Error::from)
-                .and_then(|staging| place::attach(root.as_fd(), staging.as_fd()));
-            match attached {
-                Ok(()) => {
-                    self.root = Some(root);
-                    return Ok(());
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    fn make_links(&self) -> io::Result<()> {
-        for (path, target) in &self.spec.links {
-            place::link(self.root()?, path, target)?;
-        }
-        Ok(())
-    }
-
-    fn make_files(&self) -> io::Result<()> {
-        for (path, content) in &self.spec.files {
-            write_all(&place::file(self.root()?, path)?, content)?;
-        }
-        Ok(())
-    }
-
-    /// Trees below the scratch directories wait until those are there.
-    fn attach_trees(&self, below_scratch: bool) -> io::Result<()> {
-        for (tree, mount) in self.spec.trees.iter().zip(self.trees) {
-            if is_below_scratch(&tree.guest) != below_scratch {
-                continue;
-            }
-            let place = if tree.is_dir {
-                place::dir(self.root()?, &tree.guest)?
-            } else {
-                place::file(self.root()?, &tree.guest)?
-            };
-            place::attach(mount.as_fd(), place.as_fd())?;
-        }
-        Ok(())
-    }
-
     fn mount_scratch(&self) -> io::Result<()> {
-        const WHOLE: &str = ".scratch";
-        let scratch = tmpfs(&[
+        let scratch = mounts::tmpfs(&[
             ("size", self.spec.disk_bytes.to_string()),
             ("nr_inodes", self.spec.inodes.to_string()),
             ("mode", "0755".to_owned()),
         ])?;
         // Parts can be cloned only from a mount that is attached (before 6.15), so the whole stands
-        // in the new root for a moment.
-        place::attach(scratch.as_fd(), place::dir(self.root()?, WHOLE)?.as_fd())?;
-        for (path, name, mode) in SCRATCH {
-            let is_tree = path == "workspace" && self.spec.workspace_is_tree;
-            if is_tree {
+        // where its last part will be, until that part is all that is missing.
+        let whole_at = format!("/{}", SCRATCH[SCRATCH.len() - 1].path);
+        place::attach(scratch.as_fd(), open_dir(&whole_at)?.as_fd())?;
+        let workspace_is_tree = self.root.workspace_is_tree();
+        for part in &SCRATCH {
+            if part.name == "workspace" && workspace_is_tree {
                 continue;
             }
             // mkdir's own mode is cut by the umask; the sticky bit needs a chmod anyway.
-            rustix::fs::mkdirat(&scratch, name, Mode::from_raw_mode(0o700))?;
-            rustix::fs::chmodat(
-                &scratch,
-                name,
-                Mode::from_raw_mode(mode),
-                rustix::fs::AtFlags::empty(),
-            )?;
-            let part = open_tree(
-                &scratch,
-                name,
-                OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-            )?;
-            place::attach(part.as_fd(), place::dir(self.root()?, path)?.as_fd())?;
+            rustix::fs::mkdirat(&scratch, part.name, Mode::from_raw_mode(0o700))?;
+            let mode = Mode::from_raw_mode(part.mode);
+            rustix::fs::chmodat(&scratch, part.name, mode, rustix::fs::AtFlags::empty())?;
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let mount = open_tree(&scratch, part.name, flags)?;
+            let path = format!("/{}", part.path);
+            if path == whole_at {
+                rustix::mount::unmount(&path, UnmountFlags::DETACH)?;
+            }
+            place::attach(mount.as_fd(), open_dir(&path)?.as_fd())?;
         }
-        rustix::process::fchdir(self.root()?)?;
-        rustix::mount::unmount(WHOLE, UnmountFlags::DETACH)?;
-        rustix::fs::unlinkat(self.root()?, WHOLE, rustix::fs::AtFlags::REMOVEDIR)?;
-        self.attach_trees(true)
+        let root = open_dir("/")?;
+        for (tree, mount) in self.late {
+            place::attach_at(mount.as_fd(), root.as_fd(), &tree.guest, tree.is_dir)?;
+        }
+        Ok(())
     }
 
-    fn mount_proc(&mut self) -> io::Result<()> {
-        let place = place::dir(self.root()?, "proc")?;
+    fn mount_proc(&mut self) {
         // Only what it may trace anyway, which init never is. The milder 2 has an exception for group 0.
         let hidden = if weaken::is_off("privateproc") {
             &[][..]
         } else {
             &[("subset", "pid"), ("hidepid", "4")]
         };
-        let mounted = procfs(hidden).and_then(|proc| {
-            place::attach(proc.as_fd(), place.as_fd())?;
+        let mounted = mounts::procfs(hidden).and_then(|proc| {
+            place::attach(proc.as_fd(), open_dir("/proc")?.as_fd())?;
             // A program that it cannot read hides a process even from init, so init looks elsewhere.
-            let own = procfs(&[("subset", "pid")])?;
+            let own = mounts::procfs(&[("subset", "pid")])?;
             Ok(rustix::fs::openat(
                 &own,
                 ".",
@@ -218,111 +142,12 @@ impl Raising<'_> {
             }
             Err(error) => Note::ProcAbsent(error.raw_os_error().unwrap_or(0)),
         });
-        Ok(())
-    }
-
-    fn pivot_root(&self) -> io::Result<()> {
-        rustix::process::fchdir(self.root()?)?;
-        Ok(rustix::process::pivot_root(".", ".")?)
-    }
-
-    fn root(&self) -> io::Result<BorrowedFd<'_>> {
-        self.root
-            .as_ref()
-            .map(AsFd::as_fd)
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-/// Whether a place lies within scratch memory, which is mounted after the other trees.
-fn is_below_scratch(guest: &str) -> bool {
-    let guest = guest.trim_start_matches('/');
-    SCRATCH
-        .iter()
-        .any(|(path, _, _)| guest.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
-}
-
-fn check_root() -> io::Result<()> {
-    rustix::process::chdir("/")?;
-    let here = rustix::process::getcwd(Vec::new())?;
-    // A path that starts with "(unreachable)" would mean that we stand outside of our own root.
-    if here.to_bytes() == b"/" {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
-}
-
-fn procfs(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
-    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for (key, value) in options {
-        fsconfig_set_string(context.as_fd(), *key, *value)?;
-    }
-    fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    Ok(fsmount(
-        context.as_fd(),
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        attributes,
-    )?)
-}
-
-fn tmpfs(options: &[(&str, String)]) -> io::Result<OwnedFd> {
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for (key, value) in options {
-        fsconfig_set_string(context.as_fd(), *key, value.as_str())?;
-    }
-    fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    Ok(fsmount(
-        context.as_fd(),
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        attributes,
-    )?)
-}
-
-pub(super) fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let count = rustix::io::retry_on_intr(|| rustix::io::write(file, bytes))?;
-        bytes = &bytes[count..];
-    }
-    Ok(())
-}
-
-/// Clones one part of the host's tree as a detached mount with its access set. Done by the
-/// launcher, which may pass directories that the guest's uid cannot enter.
-pub(crate) fn clone_tree(
-    host: &[u8],
-    kind: TreeKind,
-    writable: bool,
-    ids: Option<BorrowedFd<'_>>,
-) -> io::Result<OwnedFd> {
-    let path = CString::new(host)?;
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = if kind == TreeKind::Asked {
-        // A policy permits paths, not what a link planted below one of them leads to.
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let place = rustix::fs::openat2(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
-        open_tree(&place, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?
-    } else {
-        open_tree(CWD, &path, flags)?
-    };
-    let mut attributes = NO_SUID;
-    if kind != TreeKind::Device {
-        attributes |= NO_DEV;
-    }
-    if !writable && kind != TreeKind::Device {
-        attributes |= READ_ONLY;
-    }
-    set_attributes(tree.as_fd(), c"", attributes, true, None)?;
-    if ids.is_some() {
-        // What is mounted further down keeps its owners: another file system may not know mapping.
-        set_attributes(tree.as_fd(), c"", 0, false, ids)?;
-    }
-    Ok(tree)
+fn open_dir(path: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// Takes the right to write from every place where files can be made.

@@ -16,22 +16,25 @@ use super::{files, steps};
 use crate::policies::PreparedFilters;
 use crate::sys::{self, process::Side};
 use crate::weaken;
-use crate::wire::{self, GuestSpec, Incoming, InitEvent, InitRequest, Note, ShellSpec, StepFailure};
+use crate::wire::{
+    self, GuestSpec, Incoming, InitEvent, InitRequest, Note, RootSpec, ShellSpec, StepFailure, Tree,
+};
 
 /// Runs as pid 1 until the engine hangs up. Never returns.
 pub(crate) fn run(
+    root: &RootSpec,
     spec: &ShellSpec,
     control: &OwnedFd,
-    trees: &[OwnedFd],
+    late: &[(&Tree, OwnedFd)],
     tasks: &[OwnedFd],
     filters: &PreparedFilters,
 ) -> ! {
     let mut raising = Raising {
+        root,
         spec,
         control: control.as_fd(),
-        trees,
+        late,
         tasks,
-        root: None,
         proc: None,
         notes: Vec::new(),
     };

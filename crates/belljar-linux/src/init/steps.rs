@@ -5,19 +5,32 @@ use crate::wire::{CgroupJoin, GuestSpec, ShellSpec};
 /// The uid and gid that every guest sees itself as.
 pub(crate) const GUEST_ID: u32 = 1000;
 
-/// One step of raising a shell.
+/// A part of scratch memory: where it is attached, its name within the whole, and its mode.
+#[derive(Debug)]
+pub(crate) struct ScratchPart {
+    pub path: &'static str,
+    pub name: &'static str,
+    pub mode: u32,
+}
+
+const fn part(path: &'static str, name: &'static str, mode: u32) -> ScratchPart {
+    ScratchPart { path, name, mode }
+}
+
+/// The work directory comes first.
+pub(crate) const SCRATCH: [ScratchPart; 3] = [
+    part("workspace", "workspace", 0o755),
+    part("dev/shm", "shm", 0o1777),
+    part("tmp", "tmp", 0o1777),
+];
+
+/// One step of raising the root that a nursery's shells have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ShellStep {
-    /// Enter the cgroups before using anything.
-    JoinCgroups,
+pub(crate) enum RootStep {
     /// A session of its own: no controlling terminal to type into.
     NewSession,
-    /// Keep nothing of the launcher's but what this shell was given.
+    /// Keep nothing of the launcher's but what this nursery was given.
     CloseForeignDescriptors,
-    /// Become the mapped user: files made from here on belong to the guest.
-    BecomeGuestUser,
-    /// Neither readable nor traceable by what runs under the same uid.
-    Undumpable,
     /// No mount event reaches the host, or comes from it.
     PrivatePropagation,
     /// An empty root in memory, attached where it can be built up.
@@ -26,13 +39,52 @@ pub(crate) enum ShellStep {
     MakeFiles,
     /// Attach what of the host is shown, each with its own access.
     AttachTrees,
-    /// One file system in memory for the work directory, `/tmp` and `/dev/shm` together.
-    MountScratch,
+    /// Directories on which each shell mounts what is its own.
+    MakePlaces,
     /// While the old one is still visible: the kernel asks for that in a user namespace.
     MountProc,
     SealRoot,
     PivotRoot,
     DetachOldRoot,
+    CheckRoot,
+}
+
+/// The steps that raise a nursery's root.
+pub(crate) const fn root() -> [RootStep; 13] {
+    use RootStep as R;
+    [
+        R::NewSession,
+        R::CloseForeignDescriptors,
+        R::PrivatePropagation,
+        R::MountRoot,
+        R::MakeLinks,
+        R::MakeFiles,
+        R::AttachTrees,
+        R::MakePlaces,
+        R::MountProc,
+        R::SealRoot,
+        R::PivotRoot,
+        R::DetachOldRoot,
+        R::CheckRoot,
+    ]
+}
+
+/// One step of raising a shell, a clone of its nursery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ShellStep {
+    /// Enter the cgroups before using anything.
+    JoinCgroups,
+    NewSession,
+    /// Keep nothing of the nursery's but what this shell was given.
+    CloseForeignDescriptors,
+    /// Become the mapped user: files made from here on belong to the guest.
+    BecomeGuestUser,
+    /// Neither readable nor traceable by what runs under the same uid.
+    Undumpable,
+    /// One file system in memory for the work directory, `/tmp` and `/dev/shm` together.
+    MountScratch,
+    /// Its own processes only, over the nursery's.
+    MountProc,
     CheckRoot,
     Loopback,
     HostName,
@@ -41,7 +93,7 @@ pub(crate) enum ShellStep {
 /// The steps that raise the shell of `spec`.
 pub(crate) fn shell(spec: &ShellSpec) -> Vec<ShellStep> {
     use ShellStep as S;
-    let mut steps = Vec::with_capacity(18);
+    let mut steps = Vec::with_capacity(10);
     if matches!(spec.cgroup, CgroupJoin::Tasks(_)) {
         steps.push(S::JoinCgroups);
     }
@@ -50,16 +102,8 @@ pub(crate) fn shell(spec: &ShellSpec) -> Vec<ShellStep> {
         S::CloseForeignDescriptors,
         S::BecomeGuestUser,
         S::Undumpable,
-        S::PrivatePropagation,
-        S::MountRoot,
-        S::MakeLinks,
-        S::MakeFiles,
-        S::AttachTrees,
         S::MountScratch,
         S::MountProc,
-        S::SealRoot,
-        S::PivotRoot,
-        S::DetachOldRoot,
         S::CheckRoot,
     ]);
     if spec.loopback {
@@ -113,20 +157,14 @@ pub(crate) fn guest(spec: &GuestSpec) -> Vec<GuestStep> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{GuestLimits, HostIds};
+    use crate::wire::GuestLimits;
 
-    fn shell_spec(cgroup: CgroupJoin, loopback: bool) -> ShellSpec {
+    const fn shell_spec(cgroup: CgroupJoin, loopback: bool) -> ShellSpec {
         ShellSpec {
-            trees: Vec::new(),
-            links: Vec::new(),
-            files: Vec::new(),
             disk_bytes: 1 << 20,
             inodes: 1024,
-            workspace_is_tree: false,
             loopback,
-            host_ids: HostIds::Fresh,
             cgroup,
-            cgroup_dirs: Vec::new(),
         }
     }
 
@@ -140,12 +178,20 @@ mod tests {
 
     /// The order is the wall. A change here is a change of the design and wants a second look.
     #[test]
+    fn a_root_is_raised_in_this_order() {
+        assert_eq!(
+            names(&root()),
+            "NewSession CloseForeignDescriptors PrivatePropagation MountRoot MakeLinks MakeFiles AttachTrees \
+             MakePlaces MountProc SealRoot PivotRoot DetachOldRoot CheckRoot"
+        );
+    }
+
+    #[test]
     fn a_shell_is_raised_in_this_order() {
         assert_eq!(
             names(&shell(&shell_spec(CgroupJoin::Tasks(3), true))),
-            "JoinCgroups NewSession CloseForeignDescriptors BecomeGuestUser Undumpable PrivatePropagation MountRoot \
-             MakeLinks MakeFiles AttachTrees MountScratch MountProc SealRoot PivotRoot DetachOldRoot CheckRoot \
-             Loopback HostName"
+            "JoinCgroups NewSession CloseForeignDescriptors BecomeGuestUser Undumpable MountScratch MountProc \
+             CheckRoot Loopback HostName"
         );
         // Born into a v2 group, or in none: nothing to join. No network: not even loopback.
         let steps = names(&shell(&shell_spec(CgroupJoin::Born, false)));

@@ -1,24 +1,17 @@
-//! Making a shell: host trees cloned, ids mapped, init born into its namespaces.
+//! Making a nursery: host trees cloned, ids mapped, a clone of the launcher in its namespaces.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-
-use super::ids::Lease;
-use super::{Launcher, Shell};
-use crate::init::{self, steps::GUEST_ID};
+use super::{Launcher, Nursery};
+use crate::mounts;
+use crate::nursery::{self, IdBlock};
 use crate::sys;
 use crate::sys::process::{Side, clone_child};
-use crate::wire::{self, CgroupJoin, HostIds, LauncherEvent, Note, ShellSpec, StepFailure, Tree, TreeKind};
+use crate::wire::{self, HostIds, Note, NurseryEvent, RootSpec, StepFailure, Tree, TreeKind};
 
-const NAMESPACES: u64 = (libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP) as u64;
+/// Its shells get the other namespaces.
+const NAMESPACES: u64 = (libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID) as u64;
 
 type StepResult<T> = Result<T, StepFailure>;
 
@@ -30,116 +23,68 @@ fn at<T, E: Into<io::Error>>(step: &str, result: Result<T, E>) -> StepResult<T> 
 }
 
 impl Launcher {
-    /// Makes a shell and tells the engine; a failure is told as well and is no error here.
-    pub(super) fn make_shell(
-        &mut self,
-        shell: u64,
-        spec: &ShellSpec,
-        fds: &[OwnedFd],
-        control: &OwnedFd,
-    ) -> io::Result<()> {
-        match self.try_make(shell, spec, fds) {
-            Ok((pid, socket, notes)) => {
-                let made = LauncherEvent::Made { shell, pid, notes };
-                let pidfd = self.shells.get(&pid).map(|shell| shell.pidfd.as_fd());
-                let fds: Vec<BorrowedFd<'_>> = pidfd.into_iter().chain([socket.as_fd()]).collect();
-                wire::send(control, &made, &fds)
+    /// Makes a nursery and says whether that worked; why not is said on the nursery's own socket.
+    pub(super) fn make_nursery(&mut self, number: u64, spec: &RootSpec, fds: &[OwnedFd]) -> bool {
+        let Some(control) = fds.first() else { return false };
+        match self.try_make(number, spec, control) {
+            Ok(()) => true,
+            Err(failure) => {
+                let _ = wire::send(control, &NurseryEvent::SetupFailed(failure), &[]);
+                false
             }
-            Err(failure) => wire::send(control, &LauncherEvent::Failed { shell, failure }, &[]),
         }
     }
 
-    fn try_make(
-        &mut self,
-        number: u64,
-        spec: &ShellSpec,
-        fds: &[OwnedFd],
-    ) -> StepResult<(i32, OwnedFd, Vec<Note>)> {
-        if let HostIds::Own { uid, gid } = spec.host_ids {
-            self.enter_own_namespace(uid, gid)?;
-        }
-        let lease = match spec.host_ids {
-            HostIds::Fresh => Some(self.ids.take().ok_or_else(|| StepFailure {
-                step: "TakeUid".to_owned(),
-                errno: libc::EAGAIN,
-            })?),
-            HostIds::Own { .. } => None,
+    fn try_make(&mut self, number: u64, spec: &RootSpec, control: &OwnedFd) -> StepResult<()> {
+        let ids = match spec.host_ids {
+            HostIds::Own { uid, gid } => {
+                self.enter_own_namespace(uid, gid)?;
+                None
+            }
+            HostIds::Fresh => {
+                let taken = self.nurseries.values().filter_map(|nursery| nursery.ids);
+                Some(at("TakeIds", IdBlock::pick(taken))?)
+            }
         };
-        let result = self.make_with_ids(number, spec, fds, lease);
-        if let (Err(_), Some(lease)) = (&result, lease) {
-            self.ids.give_back(lease);
-        }
-        result
-    }
-
-    fn make_with_ids(
-        &mut self,
-        number: u64,
-        spec: &ShellSpec,
-        fds: &[OwnedFd],
-        lease: Option<Lease>,
-    ) -> StepResult<(i32, OwnedFd, Vec<Note>)> {
         let mut notes = Vec::new();
         let mut trees = Vec::with_capacity(spec.trees.len());
         for tree in &spec.trees {
-            trees.push(clone_tree(tree, lease, &mut notes)?);
+            trees.push(clone_tree(tree, ids, &mut notes)?);
         }
-        let pair = || {
-            socketpair(
-                AddressFamily::UNIX,
-                SocketType::STREAM,
-                SocketFlags::CLOEXEC,
-                None,
-            )
-        };
-        let (engine_end, init_end) = at("Channel", pair())?;
-        // Init waits on this until its ids are mapped; it closes if the launcher dies before.
-        let (go_launcher, go_init) = at("Channel", pair())?;
-
-        let (cgroup, tasks): (Option<BorrowedFd<'_>>, &[OwnedFd]) = match spec.cgroup {
-            CgroupJoin::None => (None, &[]),
-            CgroupJoin::Born => (fds.first().map(AsFd::as_fd), &[]),
-            CgroupJoin::Tasks(count) => (None, &fds[..fds.len().min(count as usize)]),
-        };
-        let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, cgroup))? {
+        // The nursery waits on this until its ids are mapped; it closes if the launcher dies before.
+        let (go_launcher, go_nursery) = at("Channel", wire::pair())?;
+        let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, None))? {
             Side::Child => {
                 drop(go_launcher);
                 // Set before waiting: if the launcher is gone already, the wait ends at once.
                 let tied =
                     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
                 let mut go = [0u8; 1];
-                let told = rustix::io::retry_on_intr(|| rustix::io::read(&go_init, &mut go));
+                let told = rustix::io::retry_on_intr(|| rustix::io::read(&go_nursery, &mut go));
                 if tied.is_err() || !matches!(told, Ok(1)) {
                     sys::process::exit_now(1);
                 }
-                init::run(spec, &init_end, &trees, tasks, &self.filters);
+                nursery::run(spec, control, trees, notes, &self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),
         };
-        self.shells.insert(
-            pid,
-            Shell {
-                number,
-                pidfd,
-                ids: lease,
-                cgroup_dirs: spec.cgroup_dirs.clone(),
-            },
-        );
-        let ids = match (lease, spec.host_ids) {
-            (Some(lease), _) => (lease.id(), lease.id()),
-            (None, HostIds::Own { uid, gid }) => (uid, gid),
-            (None, HostIds::Fresh) => (GUEST_ID, GUEST_ID),
+        let maps = match (ids, spec.host_ids) {
+            (Some(ids), _) => (ids.map(), ids.map()),
+            (None, HostIds::Own { uid, gid }) => (format!("{uid} {uid} 1"), format!("{gid} {gid} 1")),
+            (None, HostIds::Fresh) => (String::new(), String::new()),
         };
-        let ready = map_ids(pid, GUEST_ID, ids, lease.is_none())
+        let process = pid.to_string();
+        let ready = deny_groups(&process, ids.is_none())
+            .and_then(|()| write_map(&process, "uid_map", &maps.0))
+            .and_then(|()| write_map(&process, "gid_map", &maps.1))
             .and_then(|()| Ok(rustix::io::write(&go_launcher, b"g")?));
         if let Err(error) = ready {
-            if let Some(shell) = self.shells.remove(&pid) {
-                // Not ours any more; reaping it later finds no entry, which is fine.
-                let _ = rustix::process::pidfd_send_signal(&shell.pidfd, rustix::process::Signal::KILL);
-            }
+            // Reaping it later finds no entry, which is fine.
+            let _ = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL);
             return at("MapIds", Err(error));
         }
-        Ok((pid, engine_end, notes))
+        self.nurseries.insert(pid, Nursery { number, pidfd, ids });
+        Ok(())
     }
 
     /// Without root, cloning mounts needs a user and mount namespace of the launcher's own first.
@@ -148,31 +93,22 @@ impl Launcher {
             return Ok(());
         }
         at("OwnNamespace", sys::process::enter_new_user_and_mount_namespace())?;
-        at("OwnNamespace", write_map("self", "setgroups", "deny"))?;
-        at(
-            "OwnNamespace",
-            write_map("self", "uid_map", &format!("{uid} {uid} 1")),
-        )?;
-        at(
-            "OwnNamespace",
-            write_map("self", "gid_map", &format!("{gid} {gid} 1")),
-        )?;
-        at(
-            "OwnNamespace",
-            sys::mount::set_attributes(rustix::fs::CWD, c"/", 0, true, None),
-        )?;
+        let mapped = deny_groups("self", true)
+            .and_then(|()| write_map("self", "uid_map", &format!("{uid} {uid} 1")))
+            .and_then(|()| write_map("self", "gid_map", &format!("{gid} {gid} 1")))
+            .and_then(|()| sys::mount::set_attributes(rustix::fs::CWD, c"/", 0, true, None));
+        at("OwnNamespace", mapped)?;
         self.own_namespace = true;
         Ok(())
     }
 }
 
-fn map_ids(pid: i32, inside: u32, outside: (u32, u32), deny_groups: bool) -> io::Result<()> {
-    let process = pid.to_string();
-    if deny_groups {
-        write_map(&process, "setgroups", "deny")?;
+/// Without privileges the kernel maps groups only where they can no longer be changed.
+fn deny_groups(process: &str, deny: bool) -> io::Result<()> {
+    if deny {
+        write_map(process, "setgroups", "deny")?;
     }
-    write_map(&process, "uid_map", &format!("{inside} {} 1", outside.0))?;
-    write_map(&process, "gid_map", &format!("{inside} {} 1", outside.1))
+    Ok(())
 }
 
 fn write_map(process: &str, file: &str, text: &str) -> io::Result<()> {
@@ -181,14 +117,14 @@ fn write_map(process: &str, file: &str, text: &str) -> io::Result<()> {
 
 /// One part of the host as a detached mount. What a request asked for shows its owner as the
 /// guest, where the launcher may map owners and the file system below knows how.
-fn clone_tree(tree: &Tree, lease: Option<Lease>, notes: &mut Vec<Note>) -> StepResult<OwnedFd> {
-    let plain = || init::clone_tree(&tree.host, tree.kind, tree.writable, None);
+fn clone_tree(tree: &Tree, ids: Option<IdBlock>, notes: &mut Vec<Note>) -> StepResult<OwnedFd> {
+    let clone = |map: Option<BorrowedFd<'_>>| mounts::clone_tree(&tree.host, tree.kind, tree.writable, map);
     let step = format!("CloneTree {}", String::from_utf8_lossy(&tree.host));
-    let (TreeKind::Asked, Some(lease)) = (tree.kind, lease) else {
-        return at(&step, plain());
+    let (TreeKind::Asked, Some(ids)) = (tree.kind, ids) else {
+        return at(&step, clone(None));
     };
-    let mapped = owner_map(&tree.host, lease.id())
-        .and_then(|ids| init::clone_tree(&tree.host, tree.kind, tree.writable, Some(ids.as_fd())));
+    // Who asks for trees has a nursery of its own, and in it the first id.
+    let mapped = owner_map(&tree.host, ids.first()).and_then(|map| clone(Some(map.as_fd())));
     match mapped {
         Ok(mount) => Ok(mount),
         Err(error)
@@ -198,7 +134,7 @@ fn clone_tree(tree: &Tree, lease: Option<Lease>, notes: &mut Vec<Note>) -> StepR
             ) =>
         {
             notes.push(Note::MountNotMapped(tree.guest.clone()));
-            at(&step, plain())
+            at(&step, clone(None))
         }
         Err(error) => at(&step, Err(error)),
     }

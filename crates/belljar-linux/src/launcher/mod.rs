@@ -1,9 +1,8 @@
-//! The launcher: one thread, small, the parent of every sandbox.
+//! The launcher: one thread, small, the parent of every nursery.
 //!
 //! It runs in a sealed copy of the executable with an empty environment, hears the engine on its
-//! standard input, makes shells, reaps them, and dies with the engine, taking everything along.
+//! standard input, makes nurseries, reaps them, and dies with the engine, taking everything along.
 
-mod ids;
 mod make;
 
 use std::collections::HashMap;
@@ -13,9 +12,8 @@ use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-pub(crate) use ids::{FIRST_ID, LAST_ID};
-
-use crate::host::cgroup::remove;
+use crate::host::cgroup;
+use crate::nursery::IdBlock;
 use crate::policies::PreparedFilters;
 use crate::sys;
 use crate::wire::{self, Incoming, LauncherEvent, LauncherRequest};
@@ -37,10 +35,10 @@ fn serve() -> io::Result<()> {
     let _ = rustix::process::setsid();
     let mut launcher = Launcher {
         children: sys::process::child_events()?,
-        ids: ids::IdRange::new()?,
-        shells: HashMap::new(),
+        nurseries: HashMap::new(),
         filters: PreparedFilters::all().map_err(|error| io::Error::other(error.to_string()))?,
         own_namespace: false,
+        groups: None,
     };
     let mut incoming = Incoming::default();
     loop {
@@ -54,14 +52,19 @@ fn serve() -> io::Result<()> {
         }
         let (asked, ended) = (!waits[0].revents().is_empty(), !waits[1].revents().is_empty());
         if ended {
-            for shell in launcher.reap()? {
-                wire::send(&control, &LauncherEvent::Ended { shell }, &[])?;
+            for nursery in launcher.reap()? {
+                wire::send(&control, &LauncherEvent::Ended { nursery }, &[])?;
             }
         }
         if asked {
             match incoming.receive_some::<LauncherRequest>(control.as_fd()) {
-                Ok(Some((LauncherRequest::MakeShell { shell, spec }, fds))) => {
-                    launcher.make_shell(shell, &spec, &fds, &control)?;
+                Ok(Some((LauncherRequest::MakeNursery { nursery, spec }, fds))) => {
+                    if !launcher.make_nursery(nursery, &spec, &fds) {
+                        wire::send(&control, &LauncherEvent::Ended { nursery }, &[])?;
+                    }
+                }
+                Ok(Some((LauncherRequest::Groups { subtrees, prefix }, _))) => {
+                    launcher.groups = Some((subtrees.into_iter().map(PathBuf::from).collect(), prefix));
                 }
                 Ok(None) => {}
                 Err(_) => {
@@ -75,55 +78,48 @@ fn serve() -> io::Result<()> {
 
 struct Launcher {
     children: OwnedFd,
-    ids: ids::IdRange,
-    /// Live shells by init's pid.
-    shells: HashMap<i32, Shell>,
+    /// Live nurseries by pid.
+    nurseries: HashMap<i32, Nursery>,
     filters: PreparedFilters,
     /// Whether it has moved into a user namespace of its own.
     own_namespace: bool,
+    /// Where the engine's groups are, and how their names begin.
+    groups: Option<(Vec<PathBuf>, String)>,
 }
 
-struct Shell {
+struct Nursery {
     number: u64,
     pidfd: OwnedFd,
-    ids: Option<ids::Lease>,
-    cgroup_dirs: Vec<String>,
+    /// Host ids that no other nursery has meanwhile.
+    ids: Option<IdBlock>,
 }
 
 impl Launcher {
-    /// Reaps shells that have ended; their numbers.
+    /// Reaps nurseries that have ended; their numbers.
     fn reap(&mut self) -> io::Result<Vec<u64>> {
         let mut drain = [0u8; 1024];
         let _ = rustix::io::read(&self.children, &mut drain);
         let mut ended = Vec::new();
         while let Some(reaped) = sys::process::reap()? {
-            if let Some(shell) = self.shells.remove(&reaped.pid) {
-                if let Some(lease) = shell.ids {
-                    self.ids.give_back(lease);
-                }
-                ended.push(shell.number);
-            }
+            ended.extend(self.nurseries.remove(&reaped.pid).map(|nursery| nursery.number));
         }
         Ok(ended)
     }
 
-    /// The engine is gone: nothing may outlive it.
+    /// The engine is gone: nothing may outlive it. With a nursery goes its whole pid namespace.
     fn end_everything(&mut self) {
-        for shell in self.shells.values() {
-            let _ = rustix::process::pidfd_send_signal(&shell.pidfd, rustix::process::Signal::KILL);
+        for nursery in self.nurseries.values() {
+            let _ = rustix::process::pidfd_send_signal(&nursery.pidfd, rustix::process::Signal::KILL);
         }
-        let dirs: Vec<PathBuf> = self
-            .shells
-            .values()
-            .flat_map(|shell| shell.cgroup_dirs.iter().map(PathBuf::from))
-            .collect();
-        while !self.shells.is_empty() {
+        while !self.nurseries.is_empty() {
             let mut waits = [PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN)];
             let _ = poll(&mut waits, None);
             if self.reap().is_err() {
                 break;
             }
         }
-        let _ = remove(&dirs);
+        if let Some((subtrees, prefix)) = &self.groups {
+            cgroup::remove_all(subtrees, prefix);
+        }
     }
 }

@@ -244,3 +244,11 @@ fn close_between(first: u32, last: u32) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
     Ok(())
 }
+
+/// The pid in what `/proc` says of a pidfd, numbered as in the pid namespace of that `/proc`.
+pub(crate) fn pid_in_fdinfo(text: &str) -> Option<i32> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("Pid:"))
+        .and_then(|pid| pid.trim().parse().ok())
+        .filter(|pid| *pid > 0)
+}

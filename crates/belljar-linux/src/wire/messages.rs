@@ -5,18 +5,38 @@ use serde::{Deserialize, Serialize};
 /// Engine to launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LauncherRequest {
+    /// Where groups of this engine are and how their names begin, for clean-up should the engine die.
+    Groups { subtrees: Vec<String>, prefix: String },
+    /// Make a nursery. Descriptor: its end of the socket to the engine.
+    MakeNursery { nursery: u64, spec: RootSpec },
+}
+
+/// Launcher to engine.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum LauncherEvent {
+    /// The nursery was reaped, or never came to be: nothing of it or its shells is left.
+    Ended { nursery: u64 },
+}
+
+/// Engine to nursery.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum NurseryRequest {
     /// Make a shell. Descriptors: the v2 cgroup's directory, or the v1 groups' `tasks` files.
     MakeShell { shell: u64, spec: ShellSpec },
 }
 
-/// Launcher to engine, about one shell.
+/// Nursery to engine.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum LauncherEvent {
+pub(crate) enum NurseryEvent {
+    /// The root stands.
+    Ready {
+        notes: Vec<Note>,
+    },
+    /// There will be no root and no shell.
+    SetupFailed(StepFailure),
     /// Descriptors: init's pidfd, the engine's end of init's control socket.
     Made {
         shell: u64,
-        pid: i32,
-        notes: Vec<Note>,
     },
     Failed {
         shell: u64,
@@ -90,27 +110,35 @@ pub(crate) enum Note {
     Weakened(String),
 }
 
-/// How a shell is to be made. Paths are absolute host or guest paths.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ShellSpec {
+/// What the root of a nursery's shells is. Paths are absolute host or guest paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RootSpec {
     pub trees: Vec<Tree>,
     /// Symbolic links: where, and to what.
     pub links: Vec<(String, String)>,
     /// Small files made on the spot: where, and what is in them.
     pub files: Vec<(String, Vec<u8>)>,
+    pub host_ids: HostIds,
+}
+
+impl RootSpec {
+    /// Whether the work directory is a tree of its own instead of scratch memory.
+    pub(crate) fn workspace_is_tree(&self) -> bool {
+        self.trees.iter().any(|tree| tree.guest == "/workspace")
+    }
+}
+
+/// How a shell is to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShellSpec {
     pub disk_bytes: u64,
     pub inodes: u64,
-    /// Whether the work directory is a tree of its own instead of scratch memory.
-    pub workspace_is_tree: bool,
     pub loopback: bool,
-    pub host_ids: HostIds,
     pub cgroup: CgroupJoin,
-    /// For clean-up should the engine die: directories to remove once the shell is gone.
-    pub cgroup_dirs: Vec<String>,
 }
 
 /// Which host ids the guest gets.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HostIds {
     /// A fresh one of the launcher's range: the launcher is root.
     Fresh,

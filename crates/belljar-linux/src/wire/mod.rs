@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub(crate) use messages::*;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -81,6 +81,16 @@ impl Frame {
     pub(crate) fn len(&self) -> usize {
         self.header.len() + self.body.len()
     }
+}
+
+/// The two ends of a socket for frames.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
 }
 
 /// Sends a message on a blocking socket.
@@ -189,16 +199,9 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, 
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     fn pair() -> (OwnedFd, OwnedFd) {
-        socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap()
+        super::pair().unwrap()
     }
 
     #[test]
@@ -260,6 +263,8 @@ mod tests {
             let _ = decode::<LauncherEvent>(&bytes);
             let _ = decode::<InitRequest>(&bytes);
             let _ = decode::<LauncherRequest>(&bytes);
+            let _ = decode::<NurseryEvent>(&bytes);
+            let _ = decode::<NurseryRequest>(&bytes);
         }
 
         #[test]

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) use sweep::group_name;
+pub(crate) use sweep::{fresh_tag, group_name, remove_all};
 
 use crate::wire::CgroupJoin;
 
@@ -134,7 +134,7 @@ fn make_dir(parent: &Path, name: &str, prepare: impl Fn(&Path) -> io::Result<()>
 
 /// Removes a group's directories, waiting out the moment in which the kernel still holds them,
 /// then the subtree if nobody else is in it.
-pub(crate) fn remove(dirs: &[PathBuf]) -> io::Result<()> {
+pub(super) fn remove(dirs: &[PathBuf]) -> io::Result<()> {
     let mut result = Ok(());
     for dir in dirs {
         let mut wait = Duration::from_micros(50);

@@ -2,11 +2,38 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-/// The name of a sandbox's group: its id and the engine that owns it.
-pub(crate) fn group_name(id: &str) -> String {
-    let pid = std::process::id();
-    format!("{id}.{pid}.{}", start_time(pid).unwrap_or_default())
+/// The name of a sandbox's group: its provider, its id, and the engine that owns it.
+pub(crate) fn group_name(tag: &str, id: &str) -> String {
+    static OWNER: LazyLock<String> = LazyLock::new(|| {
+        let pid = std::process::id();
+        format!("{pid}.{}", start_time(pid).unwrap_or_default())
+    });
+    format!("{tag}.{id}.{}", *OWNER)
+}
+
+/// How the names of one provider's groups begin.
+pub(crate) fn fresh_tag() -> String {
+    let mut bytes = [0u8; 4];
+    // Where there is no randomness a process has one provider, and its pid is in the name anyway.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    format!("{:08x}", u32::from_ne_bytes(bytes))
+}
+
+/// Removes every group of one provider: what an engine that died left, once its processes are gone.
+pub(crate) fn remove_all(subtrees: &[PathBuf], tag: &str) {
+    let begin = format!("{tag}.");
+    for subtree in subtrees {
+        let entries = fs::read_dir(subtree).into_iter().flatten().flatten();
+        let ours: Vec<PathBuf> = entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&begin))
+            .map(|entry| entry.path())
+            .collect();
+        if !ours.is_empty() {
+            let _ = super::remove(&ours);
+        }
+    }
 }
 
 /// Removes every group below `subtree` whose engine is gone. Its processes are gone too: they die
@@ -51,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_group_of_a_living_engine_is_kept() {
-        assert!(has_owner(Path::new(&group_name("bj-1"))));
+        assert!(has_owner(Path::new(&group_name("cafe", "bj-1"))));
         assert!(!has_owner(Path::new("bj-1.1.0")));
         assert!(!has_owner(Path::new("bj-1.4194304.1")));
         assert!(has_owner(Path::new("somebody-elses")));

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::mount::{MoveMountFlags, move_mount};
 
 /// The directory `path` below `root`, made where it is missing.
-pub(super) fn dir(root: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
+pub(crate) fn dir(root: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
     let mut here = root.try_clone_to_owned()?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         match rustix::fs::mkdirat(&here, part, Mode::from_raw_mode(0o755)) {
@@ -23,7 +23,7 @@ pub(super) fn dir(root: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
 }
 
 /// The file `path` below `root`, made empty where it is missing.
-pub(super) fn file(root: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
+pub(crate) fn file(root: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
     let (above, name) = split(path);
     let above = dir(root, above)?;
     // Without blocking: what stands there already may be a FIFO.
@@ -35,15 +35,30 @@ pub(super) fn file(root: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
 }
 
 /// Makes `path` below `root` a link to `target`.
-pub(super) fn link(root: BorrowedFd<'_>, path: &str, target: &str) -> io::Result<()> {
+pub(crate) fn link(root: BorrowedFd<'_>, path: &str, target: &str) -> io::Result<()> {
     let (above, name) = split(path);
     Ok(rustix::fs::symlinkat(target, dir(root, above)?, name)?)
 }
 
 /// Attaches a detached mount at a place.
-pub(super) fn attach(mount: BorrowedFd<'_>, place: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn attach(mount: BorrowedFd<'_>, place: BorrowedFd<'_>) -> io::Result<()> {
     let by_handles = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(mount, "", place, "", by_handles)?)
+}
+
+/// Attaches a detached mount at `path` below `root`, which is made where it is missing.
+pub(crate) fn attach_at(
+    mount: BorrowedFd<'_>,
+    root: BorrowedFd<'_>,
+    path: &str,
+    is_dir: bool,
+) -> io::Result<()> {
+    let place = if is_dir {
+        dir(root, path)?
+    } else {
+        file(root, path)?
+    };
+    attach(mount, place.as_fd())
 }
 
 fn split(path: &str) -> (&str, &str) {

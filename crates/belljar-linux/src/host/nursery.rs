@@ -1,0 +1,179 @@
+//! A nursery's client: asks it for shells, hears when they are made and when they end.
+//!
+//! A thread of its own listens, so that any number of runtimes can share one nursery.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::launcher::{self, Launcher};
+use crate::wire::{self, Note, NurseryEvent, NurseryRequest, RootSpec, ShellSpec, StepFailure};
+
+/// A running nursery. It ends when the last handle is dropped.
+#[derive(Debug)]
+pub(crate) struct Nursery {
+    socket: OwnedFd,
+    /// Held while sending: frames of two callers must not mix.
+    sending: Mutex<()>,
+    pending: Arc<Mutex<Pending>>,
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
+    /// Keeps the launcher alive as long as a nursery of it is.
+    _launcher: Arc<Launcher>,
+}
+
+/// Who waits for what, and what is known of the nursery itself.
+#[derive(Debug, Default)]
+struct Pending {
+    next: u64,
+    made: HashMap<u64, oneshot::Sender<MadeResult>>,
+    ended: HashMap<u64, oneshot::Sender<()>>,
+    notes: Vec<Note>,
+    failure: Option<StepFailure>,
+    lost: bool,
+}
+
+type MadeResult = Result<MadeShell, StepFailure>;
+
+/// What the nursery hands over with a shell.
+#[derive(Debug)]
+pub(crate) struct MadeShell {
+    pub pidfd: OwnedFd,
+    pub control: OwnedFd,
+    /// What was observed of the root.
+    pub notes: Vec<Note>,
+}
+
+/// A shell that was asked for. Both ends report `RecvError` when the nursery is lost.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub made: oneshot::Receiver<MadeResult>,
+    pub ended: oneshot::Receiver<()>,
+}
+
+impl Nursery {
+    /// Asks for a nursery. Shells can be asked for at once; they come when it is up.
+    pub(crate) fn start(launcher: Arc<Launcher>, spec: RootSpec) -> io::Result<Arc<Self>> {
+        let launcher::Asked { socket, ended } = launcher.ask(spec)?;
+        let pending = Arc::new(Mutex::new(Pending::default()));
+        let (heard, shared) = (socket.try_clone()?, Arc::clone(&pending));
+        std::thread::Builder::new()
+            .name("belljar-nursery".to_owned())
+            .spawn(move || listen(&heard, &shared))?;
+        Ok(Arc::new(Self {
+            socket,
+            sending: Mutex::new(()),
+            pending,
+            ended: Mutex::new(Some(ended)),
+            _launcher: launcher,
+        }))
+    }
+
+    /// Whether it is gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        lock(&self.pending).lost
+    }
+
+    /// Asks for a shell. The descriptors of `fds` go along.
+    pub(crate) fn ask(&self, spec: ShellSpec, fds: &[OwnedFd]) -> io::Result<Asked> {
+        let (made_sender, made) = oneshot::channel();
+        let (ended_sender, ended) = oneshot::channel();
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let shell = {
+            let mut pending = lock(&self.pending);
+            let shell = pending.next;
+            pending.next += 1;
+            if let Some(failure) = &pending.failure {
+                let _ = made_sender.send(Err(failure.clone()));
+                return Ok(Asked { made, ended });
+            }
+            if pending.lost {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            pending.made.insert(shell, made_sender);
+            pending.ended.insert(shell, ended_sender);
+            shell
+        };
+        // The nursery reads without pause, so this does not wait for long.
+        let sent = {
+            let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+            wire::send(&self.socket, &NurseryRequest::MakeShell { shell, spec }, &fds)
+        };
+        // One that could not be raised says why before it hangs up, so the listener may know more.
+        if let Err(error) = sent
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            let mut pending = lock(&self.pending);
+            pending.made.remove(&shell);
+            pending.ended.remove(&shell);
+            return Err(error);
+        }
+        Ok(Asked { made, ended })
+    }
+
+    /// Ends it and everything in it, and waits until nothing is left.
+    pub(crate) async fn close(&self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended {
+            let _ = ended.await;
+        }
+    }
+}
+
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        // Hanging up ends it; the listener sees that too and goes.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
+fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
+    while let Ok((event, fds)) = wire::receive::<NurseryEvent>(socket) {
+        let mut pending = lock(pending);
+        match event {
+            NurseryEvent::Ready { notes } => pending.notes = notes,
+            NurseryEvent::SetupFailed(failure) => {
+                for (_, sender) in pending.made.drain() {
+                    let _ = sender.send(Err(failure.clone()));
+                }
+                pending.failure = Some(failure);
+            }
+            NurseryEvent::Made { shell } => {
+                let mut fds = fds.into_iter();
+                let notes = pending.notes.clone();
+                if let (Some(sender), Some(pidfd), Some(control)) =
+                    (pending.made.remove(&shell), fds.next(), fds.next())
+                {
+                    let _ = sender.send(Ok(MadeShell {
+                        pidfd,
+                        control,
+                        notes,
+                    }));
+                }
+            }
+            NurseryEvent::Failed { shell, failure } => {
+                pending.ended.remove(&shell);
+                if let Some(sender) = pending.made.remove(&shell) {
+                    let _ = sender.send(Err(failure));
+                }
+            }
+            NurseryEvent::Ended { shell } => {
+                if let Some(sender) = pending.ended.remove(&shell) {
+                    let _ = sender.send(());
+                }
+            }
+        }
+    }
+    let mut pending = lock(pending);
+    pending.lost = true;
+    // Dropping the senders tells everyone who waits.
+    pending.made.clear();
+    pending.ended.clear();
+}

@@ -1,0 +1,160 @@
+//! A nursery: one process for each root, whose clones are the shells with that root.
+//!
+//! It is a clone of the launcher in a user, mount and pid namespace of its own. It raises the root that
+//! its shells will have and moves into it: a shell that is cloned from it stands in the right root
+//! from its first instruction and has nothing of the host's tree to detach. It is pid 1 of its
+//! namespace, so with it goes everything below. Root's privileges on the host are behind it.
+
+mod ids;
+mod make;
+mod root;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+
+pub(crate) use ids::{FIRST_ID, IdBlock, LAST_ID};
+
+use crate::init::steps;
+use crate::policies::PreparedFilters;
+use crate::sys;
+use crate::weaken;
+use crate::wire::{self, Incoming, Note, NurseryEvent, NurseryRequest, RootSpec, StepFailure, Tree};
+
+/// Runs until the engine hangs up. Never returns.
+pub(crate) fn run(
+    spec: &RootSpec,
+    control: &OwnedFd,
+    trees: Vec<OwnedFd>,
+    notes: Vec<Note>,
+    filters: &PreparedFilters,
+) -> ! {
+    let _ = rustix::thread::set_name(c"bj-nursery");
+    let served = raise(spec, control, trees, notes, filters).and_then(|mut nursery| {
+        nursery.serve().map_err(|error| StepFailure {
+            step: "Serve".to_owned(),
+            errno: error.raw_os_error().unwrap_or(0),
+        })
+    });
+    match served {
+        Ok(()) => sys::process::exit_now(0),
+        Err(failure) => {
+            let _ = wire::send(control, &NurseryEvent::SetupFailed(failure), &[]);
+            sys::process::exit_now(1)
+        }
+    }
+}
+
+/// Raises the root and says that it stands.
+fn raise<'a>(
+    spec: &'a RootSpec,
+    control: &'a OwnedFd,
+    trees: Vec<OwnedFd>,
+    notes: Vec<Note>,
+    filters: &'a PreparedFilters,
+) -> Result<Nursery<'a>, StepFailure> {
+    let at = |step: &str, error: io::Error| StepFailure {
+        step: step.to_owned(),
+        errno: error.raw_os_error().unwrap_or(0),
+    };
+    // Maps of ids are written through it once the host's tree is gone.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let host_proc =
+        rustix::fs::open("/proc", flags, Mode::empty()).map_err(|error| at("HostProc", error.into()))?;
+    let mut raising = root::Raising {
+        spec,
+        keep: [control.as_fd(), host_proc.as_fd()],
+        trees: &trees,
+        root: None,
+        notes,
+    };
+    for step in steps::root() {
+        let name = format!("{step:?}");
+        if !weaken::is_off(&name.to_lowercase()) {
+            raising.perform(&step).map_err(|error| at(&name, error))?;
+        }
+    }
+    let notes = raising.notes;
+    let trees = spec.trees.iter().zip(trees);
+    let late: Vec<(&Tree, OwnedFd)> = trees
+        .filter(|(tree, _)| root::is_below_scratch(&tree.guest))
+        .collect();
+    let nursery = Nursery {
+        spec,
+        control,
+        children: sys::process::child_events().map_err(|error| at("ChildEvents", error))?,
+        host_proc,
+        late,
+        filters,
+        ids: ids::Ids::new(),
+        shells: HashMap::new(),
+    };
+    wire::send(control, &NurseryEvent::Ready { notes }, &[]).map_err(|error| at("Ready", error))?;
+    Ok(nursery)
+}
+
+struct Nursery<'a> {
+    spec: &'a RootSpec,
+    control: &'a OwnedFd,
+    children: OwnedFd,
+    host_proc: OwnedFd,
+    /// Trees that go below a shell's own scratch memory. Such a nursery has a single shell.
+    late: Vec<(&'a Tree, OwnedFd)>,
+    filters: &'a PreparedFilters,
+    ids: ids::Ids,
+    /// Live shells by init's pid.
+    shells: HashMap<i32, Shell>,
+}
+
+struct Shell {
+    number: u64,
+    ids: Option<ids::Lease>,
+}
+
+impl Nursery<'_> {
+    fn serve(&mut self) -> io::Result<()> {
+        let mut incoming = Incoming::default();
+        loop {
+            let mut waits = [
+                PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut waits, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let (asked, ended) = (!waits[0].revents().is_empty(), !waits[1].revents().is_empty());
+            if ended {
+                self.reap()?;
+            }
+            if asked {
+                match incoming.receive_some::<NurseryRequest>(self.control.as_fd()) {
+                    Ok(Some((NurseryRequest::MakeShell { shell, spec }, fds))) => {
+                        self.make_shell(shell, &spec, &fds)?;
+                    }
+                    Ok(None) => {}
+                    // The engine hung up: leaving ends everything in this pid namespace.
+                    Err(_) => return Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Reaps what has ended and tells the engine of shells.
+    fn reap(&mut self) -> io::Result<()> {
+        let mut drain = [0u8; 1024];
+        let _ = rustix::io::read(&self.children, &mut drain);
+        while let Some(reaped) = sys::process::reap()? {
+            if let Some(shell) = self.shells.remove(&reaped.pid) {
+                if let Some(lease) = shell.ids {
+                    self.ids.give_back(lease);
+                }
+                wire::send(self.control, &NurseryEvent::Ended { shell: shell.number }, &[])?;
+            }
+        }
+        Ok(())
+    }
+}
