@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::landlock;
 use super::room::tasks_for;
 use super::steps::{GuestStep, guest};
-use crate::policies::{FilterOptions, Filters};
+use crate::policies::{FilterOptions, Program};
 use crate::sys;
 use crate::weaken;
 use crate::wire::{self, GuestLimits, GuestSpec, Note, StepFailure};
@@ -26,10 +26,10 @@ pub(super) enum GuestReport {
 }
 
 /// Becomes the guest of `spec`. Never returns.
-pub(super) fn become_guest(spec: &GuestSpec, filters: &Filters, stdio: &[OwnedFd], channel: &OwnedFd) -> ! {
+pub(super) fn become_guest(spec: &GuestSpec, filter: &Program, stdio: &[OwnedFd], channel: &OwnedFd) -> ! {
     let mut becoming = Becoming {
         spec,
-        filters,
+        filter,
         stdio,
         channel: channel.as_fd(),
         notes: Vec::new(),
@@ -48,17 +48,17 @@ pub(super) fn become_guest(spec: &GuestSpec, filters: &Filters, stdio: &[OwnedFd
     sys::process::exit_now(127)
 }
 
-/// Which filters the guest of `spec` has.
-pub(super) const fn filter_options(spec: &GuestSpec) -> FilterOptions {
+/// Which filter the guest of `spec` has.
+pub(super) fn filter_options(spec: &GuestSpec) -> FilterOptions {
     FilterOptions {
         memory_accounted: spec.memory_accounted,
-        count_processes: spec.count_processes,
+        count_processes: spec.count_processes && !weaken::is_off("countprocesses"),
     }
 }
 
 struct Becoming<'a> {
     spec: &'a GuestSpec,
-    filters: &'a Filters,
+    filter: &'a Program,
     stdio: &'a [OwnedFd],
     channel: BorrowedFd<'a>,
     notes: Vec<Note>,
@@ -108,19 +108,22 @@ impl Becoming<'_> {
                 self.notes.push(note);
                 Ok(())
             }
-            GuestStep::Seccomp => {
-                for program in &self.filters.plain {
-                    sys::filter::install(program)?;
+            GuestStep::CountProcesses => {
+                set_process_limit(&self.spec.limits)?;
+                // The filter has threads ask for room. Where it is left out, this much of it stays.
+                #[cfg(feature = "weaken")]
+                if weaken::is_off("seccomp") {
+                    self.listen(&crate::policies::count_alone())?;
                 }
-                self.notes.push(Note::Seccomp);
                 Ok(())
             }
-            GuestStep::CountProcesses => {
-                if let Some(program) = &self.filters.counted {
-                    set_process_limit(&self.spec.limits)?;
-                    self.listener = Some(sys::filter::install_with_listener(program)?);
-                    self.notes.push(Note::ProcessesCounted);
+            GuestStep::Seccomp => {
+                if filter_options(self.spec).count_processes {
+                    self.listen(self.filter)?;
+                } else {
+                    sys::filter::install(self.filter.bytes())?;
                 }
+                self.notes.push(Note::Seccomp);
                 Ok(())
             }
             GuestStep::CloseDescriptors => {
@@ -133,6 +136,13 @@ impl Becoming<'_> {
             }
             GuestStep::Exec => Err(self.exec()),
         }
+    }
+
+    /// Installs a filter that hands new threads over to init.
+    fn listen(&mut self, filter: &Program) -> io::Result<()> {
+        self.listener = Some(sys::filter::install_with_listener(filter.bytes())?);
+        self.notes.push(Note::ProcessesCounted);
+        Ok(())
     }
 
     fn place_stdio(&self) -> io::Result<()> {

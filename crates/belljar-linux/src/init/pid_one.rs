@@ -224,7 +224,7 @@ impl<'a> PidOne<'a> {
             seal_writable(&spec.writable[..]).map_err(|error| failure("SealWritable", &error))?;
             self.sealed = true;
         }
-        let Some(filters) = self.filters.get(guest::filter_options(spec)) else {
+        let Some(filter) = self.filters.get(guest::filter_options(spec)) else {
             return Err(failure("Seccomp", &io::ErrorKind::NotFound.into()));
         };
         let (ours, theirs) = socketpair(
@@ -237,7 +237,7 @@ impl<'a> PidOne<'a> {
         let pid = match sys::process::clone_child(0, None).map_err(|error| failure("Fork", &error))? {
             Side::Child => {
                 drop(ours);
-                become_guest(spec, filters, stdio, &theirs);
+                become_guest(spec, filter, stdio, &theirs);
             }
             Side::Parent { pid, .. } => pid,
         };

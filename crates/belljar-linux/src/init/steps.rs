@@ -125,9 +125,10 @@ pub(crate) enum GuestStep {
     NoCapabilities,
     NoNewPrivileges,
     Landlock,
-    /// From here on a new process needs room, and a new thread asks init to make some.
+    /// From here on a new process needs room.
     CountProcesses,
-    /// Last: what the steps above call need not be on the list.
+    /// Last: what the steps above call need not be on the list. Where processes are counted, a new
+    /// thread asks init to make room from here on.
     Seccomp,
     CloseDescriptors,
     Exec,

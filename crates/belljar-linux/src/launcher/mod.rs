@@ -36,7 +36,7 @@ fn serve() -> io::Result<()> {
     let mut launcher = Launcher {
         children: sys::process::child_events()?,
         nurseries: HashMap::new(),
-        filters: PreparedFilters::all().map_err(|error| io::Error::other(error.to_string()))?,
+        filters: PreparedFilters::all(),
         own_namespace: false,
         groups: None,
     };

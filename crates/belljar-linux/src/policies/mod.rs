@@ -4,8 +4,17 @@
 //! would on an older one. Known and dangerous ones fail with EPERM. A foreign architecture or an
 //! x32 number ends the process.
 
+mod assemble;
+mod checks;
 mod compile;
+#[cfg(test)]
+mod interpret;
 mod table;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use compile::{FilterOptions, Filters, PreparedFilters};
+pub(crate) use assemble::Program;
+#[cfg(feature = "weaken")]
+pub(crate) use compile::count_alone;
+pub(crate) use compile::{FilterOptions, PreparedFilters};
 pub use table::{Rule, RuleAction, rules};

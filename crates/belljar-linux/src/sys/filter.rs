@@ -5,18 +5,17 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use seccompiler::sock_filter;
-
 use super::checked;
 
-/// Installs a filter for this thread and what it starts. Needs no_new_privs.
-pub(crate) fn install(program: &[sock_filter]) -> io::Result<()> {
+/// Installs a filter, the bytes of its instructions, for this thread and what it starts. Needs
+/// no_new_privs.
+pub(crate) fn install(program: &[u8]) -> io::Result<()> {
     load(program, 0)?;
     Ok(())
 }
 
 /// Installs a filter and returns the descriptor on which its notifications arrive.
-pub(crate) fn install_with_listener(program: &[sock_filter]) -> io::Result<OwnedFd> {
+pub(crate) fn install_with_listener(program: &[u8]) -> io::Result<OwnedFd> {
     // Once the supervisor has seen a call, only death may interrupt it: a signal handler that
     // restarts the call would be asked about a second time.
     const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
@@ -30,14 +29,18 @@ pub(crate) fn install_with_listener(program: &[sock_filter]) -> io::Result<Owned
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-fn load(program: &[sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_long> {
-    let len = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
-    // seccompiler's instruction has the layout of the kernel's.
+fn load(program: &[u8], flags: libc::c_ulong) -> io::Result<libc::c_long> {
+    let (instructions, cut_off) = program.as_chunks::<{ mem::size_of::<libc::sock_filter>() }>();
+    if !cut_off.is_empty() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let len = u16::try_from(instructions.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
     let filter = libc::sock_fprog {
         len,
-        filter: program.as_ptr().cast_mut().cast(),
+        filter: instructions.as_ptr().cast_mut().cast(),
     };
-    // SAFETY: `filter` points to `len` instructions that outlive the call; the kernel copies them.
+    // SAFETY: `filter` points to `len` instructions that outlive the call; the kernel copies them,
+    // whatever their alignment.
     checked(unsafe {
         libc::syscall(
             libc::SYS_seccomp,

@@ -1,0 +1,161 @@
+//! What the checks on arguments come to.
+//!
+//! The kernel reads these arguments as 32-bit integers, so only their low words are looked at: what
+//! is above must not matter. A pointer is the exception.
+
+use super::assemble::{Comparison, Decision, Word, load, when};
+use super::compile::FilterOptions;
+use super::table::Check;
+
+/// Refuses a call, or lets it through.
+pub(super) fn decide(check: Check, options: FilterOptions) -> Decision {
+    use Comparison::{AnyBit, Equal};
+    match check {
+        Check::AccountedMemory if options.memory_accounted => Decision::ALLOW,
+        Check::AccountedMemory => Decision::REFUSE,
+        Check::CloneFlags => clone_flags(options),
+        Check::Socket => socket(),
+        Check::FileControl => {
+            const F_NOTIFY: u32 = 1026;
+            let requests = [libc::F_SETLEASE as u32, F_NOTIFY];
+            load(
+                Word::Low(1),
+                one_of(&requests, &Decision::REFUSE, Decision::ALLOW),
+            )
+        }
+        Check::Ioctl => {
+            let requests = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+            load(
+                Word::Low(1),
+                one_of(&requests, &Decision::REFUSE, Decision::ALLOW),
+            )
+        }
+        Check::Mode(mode) => set_id(mode),
+        Check::CreateMode { flags, mode } => load(
+            Word::Low(flags),
+            when(
+                AnyBit(libc::O_CREAT as u32 | TMPFILE),
+                set_id(mode),
+                Decision::ALLOW,
+            ),
+        ),
+        Check::Personality => {
+            const ADDR_NO_RANDOMIZE: u32 = 0x0004_0000;
+            const ASK: u32 = u32::MAX;
+            load(
+                Word::Low(0),
+                one_of(&[0, ADDR_NO_RANDOMIZE, ASK], &Decision::ALLOW, Decision::REFUSE),
+            )
+        }
+        Check::OwnLimits => {
+            let task_limit = load(
+                Word::Low(1),
+                when(Equal(TASK_LIMIT), unless_given(2), Decision::ALLOW),
+            );
+            load(Word::Low(0), when(Equal(0), task_limit, Decision::REFUSE))
+        }
+        Check::LimitOf(argument) => load(
+            Word::Low(argument),
+            when(Equal(TASK_LIMIT), Decision::REFUSE, Decision::ALLOW),
+        ),
+    }
+}
+
+const TASK_LIMIT: u32 = libc::RLIMIT_NPROC as _;
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+/// The kernel's own bit of O_TMPFILE, which makes a file without O_CREAT.
+const TMPFILE: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+const CLONE_NEWTIME: u32 = 0x80;
+const NEW_NAMESPACES: u32 = CLONE_NEWTIME
+    | (libc::CLONE_NEWNS
+        | libc::CLONE_NEWCGROUP
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET) as u32;
+
+/// One of the values, or none of them.
+fn one_of(values: &[u32], yes: &Decision, no: Decision) -> Decision {
+    values.iter().rev().fold(no, |rest, value| {
+        when(Comparison::Equal(*value), yes.clone(), rest)
+    })
+}
+
+/// A new thread waits for init's answer, where processes are counted; a new process does not: see
+/// `init/room.rs`.
+fn clone_flags(options: FilterOptions) -> Decision {
+    use Comparison::AnyBit;
+    let made = if options.count_processes {
+        Decision::HAND_OVER
+    } else {
+        Decision::ALLOW
+    };
+    // Nobody makes room for a thread that the kernel would refuse.
+    let with_handlers = when(AnyBit(libc::CLONE_SIGHAND as u32), made, Decision::REFUSE);
+    let thread = when(AnyBit(libc::CLONE_VM as u32), with_handlers, Decision::REFUSE);
+    load(
+        Word::Low(0),
+        when(
+            AnyBit(NEW_NAMESPACES),
+            Decision::REFUSE,
+            when(AnyBit(libc::CLONE_THREAD as u32), thread, Decision::ALLOW),
+        ),
+    )
+}
+
+/// Refuses raw, sequenced and packet sockets, foreign families, and protocols that are neither TCP nor UDP.
+fn socket() -> Decision {
+    const SOCK_PACKET: i32 = 10;
+    let types = |refused: &[i32]| {
+        const TYPE_MASK: u32 = 0xf;
+        let values: Vec<_> = refused.iter().map(|kind| *kind as u32).collect();
+        let compared = one_of(&values, &Decision::REFUSE, Decision::ALLOW);
+        load(Word::Low(1), Decision::Mask(TYPE_MASK, compared.into()))
+    };
+    // Local sockets know three types; RAW means DGRAM there and is refused all the same.
+    let local = types(&[libc::SOCK_RAW]);
+    let internet = types(&[
+        libc::SOCK_RDM,
+        libc::SOCK_SEQPACKET,
+        libc::SOCK_DCCP,
+        SOCK_PACKET,
+        // Last, where it is the same check as for local ones.
+        libc::SOCK_RAW,
+    ]);
+    let protocols = [0, libc::IPPROTO_TCP as u32, libc::IPPROTO_UDP as u32];
+    let internet = load(Word::Low(2), one_of(&protocols, &internet, Decision::REFUSE));
+    let families = [libc::AF_INET as u32, libc::AF_INET6 as u32];
+    load(
+        Word::Low(0),
+        when(
+            Comparison::Equal(libc::AF_UNIX as u32),
+            local,
+            one_of(&families, &internet, Decision::REFUSE),
+        ),
+    )
+}
+
+fn set_id(mode: u8) -> Decision {
+    load(
+        Word::Low(mode),
+        when(
+            Comparison::AnyBit(SETUID | SETGID),
+            Decision::REFUSE,
+            Decision::ALLOW,
+        ),
+    )
+}
+
+/// All of a pointer counts: an address may well have nothing in its lower half.
+fn unless_given(pointer: u8) -> Decision {
+    let low = load(
+        Word::Low(pointer),
+        when(Comparison::Equal(0), Decision::ALLOW, Decision::REFUSE),
+    );
+    load(
+        Word::High(pointer),
+        when(Comparison::Equal(0), low, Decision::REFUSE),
+    )
+}

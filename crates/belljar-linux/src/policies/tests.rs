@@ -1,0 +1,254 @@
+//! The compiled programs against the table, read once more in the plainest way.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::assemble::{Answer, Program};
+use super::compile::{ARCHITECTURE, FilterOptions, X32_BIT, compile};
+use super::interpret::{Call, answer, instructions};
+use super::table::{Check, Rule, RuleAction, rules};
+
+/// What the table says about a call.
+fn expected(table: &[Rule], options: FilterOptions, call: &Call) -> Answer {
+    if call.architecture != ARCHITECTURE || call.number >= X32_BIT {
+        return Answer::Kill;
+    }
+    let Some(rule) = table.iter().find(|rule| rule.number == i64::from(call.number)) else {
+        return Answer::Unknown;
+    };
+    let refused = match rule.action {
+        RuleAction::Allow => false,
+        RuleAction::Deny => true,
+        RuleAction::Check(check) => is_refused(check, options, call.arguments),
+    };
+    let thread = call.arguments[0] as i32 & libc::CLONE_THREAD != 0;
+    if refused {
+        Answer::Refuse
+    } else if options.count_processes && rule.name == "clone" && thread {
+        Answer::HandOver
+    } else {
+        Answer::Allow
+    }
+}
+
+fn is_refused(check: Check, options: FilterOptions, arguments: [u64; 6]) -> bool {
+    let int = |argument: u8| arguments[usize::from(argument)] as i32;
+    let set_id = |mode| int(mode) & 0o6000 != 0;
+    match check {
+        Check::AccountedMemory => !options.memory_accounted,
+        Check::CloneFlags => {
+            let namespaces = [
+                0x80, // NEWTIME
+                libc::CLONE_NEWNS,
+                libc::CLONE_NEWCGROUP,
+                libc::CLONE_NEWUTS,
+                libc::CLONE_NEWIPC,
+                libc::CLONE_NEWUSER,
+                libc::CLONE_NEWPID,
+                libc::CLONE_NEWNET,
+            ];
+            let has = |flag| int(0) & flag != 0;
+            let whole = has(libc::CLONE_VM) && has(libc::CLONE_SIGHAND);
+            namespaces.into_iter().any(has) || has(libc::CLONE_THREAD) && !whole
+        }
+        Check::Socket => {
+            let (kind, protocol) = (int(1) & 0xf, int(2));
+            match int(0) {
+                libc::AF_UNIX => kind == libc::SOCK_RAW,
+                // RAW, RDM, SEQPACKET, DCCP, PACKET.
+                libc::AF_INET | libc::AF_INET6 => {
+                    matches!(kind, 3..=6 | 10) || !matches!(protocol, 0 | 6 | 17)
+                }
+                _ => true,
+            }
+        }
+        Check::FileControl => matches!(int(1), 1024 | 1026),
+        Check::Ioctl => matches!(int(1), 0x5412 | 0x541c),
+        Check::Mode(mode) => set_id(mode),
+        Check::CreateMode { flags, mode } => {
+            let creates = int(flags) & libc::O_CREAT != 0 || int(flags) & 0o20_000_000 != 0;
+            creates && set_id(mode)
+        }
+        Check::Personality => !matches!(int(0), 0 | 0x4_0000 | -1),
+        Check::OwnLimits => int(0) != 0 || int(1) == 6 && arguments[2] != 0,
+        Check::LimitOf(argument) => int(argument) == 6,
+    }
+}
+
+/// Where a program says something else than the table.
+fn difference(
+    table: &[Rule],
+    options: FilterOptions,
+    program: &Program,
+    calls: impl IntoIterator<Item = Call>,
+) -> Option<String> {
+    calls.into_iter().find_map(|call| {
+        let (is, should) = (answer(program, &call), expected(table, options, &call));
+        (is != should.value())
+            .then(|| format!("{call:x?} with {options:?} gets {is:#x} and should get {should:?}"))
+    })
+}
+
+fn call(number: u32, arguments: [u64; 6]) -> Call {
+    Call {
+        number,
+        architecture: ARCHITECTURE,
+        arguments,
+    }
+}
+
+fn checked(table: &[Rule]) -> impl Iterator<Item = u32> {
+    table
+        .iter()
+        .filter(|rule| matches!(rule.action, RuleAction::Check(_)))
+        .map(|rule| rule.number as u32)
+}
+
+#[test]
+fn every_number_gets_what_the_table_says() {
+    let table = rules();
+    let numbers = (0..1024)
+        .chain(X32_BIT - 4..X32_BIT + 1024)
+        .chain([1 << 16, 1 << 31, u32::MAX]);
+    for options in FilterOptions::all() {
+        let program = compile(&table, options);
+        for number in numbers.clone() {
+            for arguments in [[0; 6], [2, 1, 0, 0, 0, 0], [u64::MAX; 6], [0o6000; 6]] {
+                let native = call(number, arguments);
+                // i386, the other byte order, none.
+                let foreign = [0x4000_0003, ARCHITECTURE.swap_bytes(), 0].map(|architecture| Call {
+                    architecture,
+                    ..native
+                });
+                let calls = foreign.into_iter().chain([native]);
+                assert_eq!(difference(&table, options, &program, calls), None);
+            }
+        }
+    }
+}
+
+/// The tests here would see it if a rule got lost on the way.
+#[test]
+fn a_program_that_lacks_one_row_is_found_out() {
+    let table = rules();
+    for options in FilterOptions::all() {
+        for lost in 0..table.len() {
+            let mut rest = table.clone();
+            let number = rest.remove(lost).number as u32;
+            let program = compile(&rest, options);
+            let found = difference(&table, options, &program, [call(number, [0; 6])]);
+            assert!(found.is_some(), "{:?} was not missed", table[lost]);
+        }
+    }
+}
+
+/// Families, types, protocols, requests and limits have small numbers: try them all together.
+#[test]
+fn small_arguments_get_what_the_table_says() {
+    let table = rules();
+    let options = FilterOptions {
+        memory_accounted: true,
+        count_processes: true,
+    };
+    let program = compile(&table, options);
+    let small = || (0..20).chain([0xffff_ffff, 1 << 32]);
+    for number in checked(&table) {
+        let calls = small().flat_map(|first| {
+            small().flat_map(move |second| {
+                small().map(move |third| call(number, [first, second, third, 0, 0, 0]))
+            })
+        });
+        assert_eq!(difference(&table, options, &program, calls), None);
+    }
+}
+
+/// What some check looks for, or looks like it.
+const TELLING: [u64; 36] = [
+    0,
+    1,
+    2,
+    6,
+    7,
+    10,
+    16,
+    17,
+    0x0f,
+    0x80,
+    0o644,
+    0o2000,
+    0o4000,
+    0o6755,
+    0o100,
+    0x40_0000,
+    0x41_0000,
+    1024,
+    1025,
+    1026,
+    0x5412,
+    0x541c,
+    0x5413,
+    0x0100,
+    0x0800,
+    0x1_0000,
+    0x1_0900,
+    0x0002_0000,
+    0x0200_0000,
+    0x0400_0000,
+    0x0800_0000,
+    0x1000_0000,
+    0x2000_0000,
+    0x4000_0000,
+    0x0004_0000,
+    0xffff_ffff,
+];
+
+fn argument() -> impl Strategy<Value = u64> {
+    let telling = || select(&TELLING[..]);
+    let above = any::<u32>().prop_map(|high| u64::from(high) << 32);
+    prop_oneof![
+        4 => telling(),
+        2 => (telling(), above).prop_map(|(low, high)| low | high),
+        2 => (telling(), telling()).prop_map(|(one, other)| one | other),
+        1 => (0u32..64).prop_map(|bit| 1 << bit),
+        1 => any::<u64>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn any_arguments_get_what_the_table_says(arguments in vec(argument(), 6), number in any::<u32>()) {
+        let table = rules();
+        let arguments: [u64; 6] = arguments.try_into().unwrap();
+        for options in FilterOptions::all() {
+            let program = compile(&table, options);
+            let calls = checked(&table).chain([number]).map(|number| call(number, arguments));
+            prop_assert_eq!(difference(&table, options, &program, calls), None);
+        }
+    }
+}
+
+#[test]
+fn a_program_is_short() {
+    for options in FilterOptions::all() {
+        let program = compile(&rules(), options);
+        let length = instructions(program.bytes()).count();
+        println!("{length} instructions with {options:?}");
+        assert!(length < 500, "{length} instructions with {options:?}");
+    }
+}
+
+#[cfg(feature = "weaken")]
+#[test]
+fn counting_alone_asks_about_threads_and_nothing_else() {
+    let program = super::compile::count_alone();
+    let ask = |number: i64, flags: i32| answer(&program, &call(number as u32, [flags as u64, 0, 0, 0, 0, 0]));
+    assert_eq!(
+        ask(libc::SYS_clone, libc::CLONE_THREAD | libc::CLONE_VM),
+        Answer::HandOver.value()
+    );
+    assert_eq!(ask(libc::SYS_clone, libc::CLONE_NEWUSER), Answer::Allow.value());
+    assert_eq!(ask(libc::SYS_bpf, libc::CLONE_THREAD), Answer::Allow.value());
+}
