@@ -189,7 +189,7 @@ impl NativeSandbox {
                     }
                     Ok(InitEvent::Ended { status, cpu_micros }) => {
                         cpu_reported = Some(Duration::from_micros(cpu_micros));
-                        ended = Some(self.judge(status, &watch));
+                        ended = Some(self.judge(status.unwrap_or_default(), &watch));
                     }
                     Ok(_) => return Err(ProviderError::Protocol("init said something out of turn".to_owned())),
                     Err(_) => ended = Some(self.why_gone(&watch).await),
@@ -259,7 +259,7 @@ impl NativeSandbox {
             let ended = tokio::select! {
                 biased;
                 event = self.shell.event() => match event {
-                    Ok(InitEvent::Ended { status, .. }) => self.judge_interpreter(status),
+                    Ok(InitEvent::Ended { status, .. }) => self.judge_interpreter(status.unwrap_or_default()),
                     Ok(_) => return Err(ProviderError::Protocol("init said something out of turn".to_owned())),
                     Err(_) => self.interpreter_gone().await,
                 },

@@ -1,12 +1,14 @@
 //! The second layer over files: Landlock, with every right that the running kernel knows.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope,
 };
 
+use crate::sys;
 use crate::wire::{GuestSpec, Note};
 
 /// Devices that programs write to as a matter of course.
@@ -18,9 +20,9 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
-/// Restricts this process to the files of `spec`; reading and executing is fine wherever the
-/// mounts reach, writing only where the spec says.
-pub(super) fn restrict(spec: &GuestSpec) -> io::Result<Note> {
+/// The rules for the guest of `spec`: reading and executing is fine wherever the mounts reach, writing
+/// only where the spec says. `None` where the kernel has no Landlock.
+pub(super) fn ruleset(spec: &GuestSpec) -> io::Result<(Option<OwnedFd>, Note)> {
     // The newest this crate knows; on an older kernel it uses what is there.
     let abi = ABI::V9;
     let failed = |error: landlock::RulesetError| io::Error::other(error.to_string());
@@ -57,11 +59,11 @@ pub(super) fn restrict(spec: &GuestSpec) -> io::Result<Note> {
                 .map_err(failed)?;
         }
     }
-    let status = ruleset.restrict_self().map_err(failed)?;
-    Ok(match (status.ruleset, status.landlock) {
-        (RulesetStatus::NotEnforced, _) => Note::LandlockAbsent,
-        (_, LandlockStatus::Available { effective_abi, .. }) => Note::Landlock(effective_abi as u32),
-        _ => Note::LandlockAbsent,
+    let ruleset: Option<OwnedFd> = ruleset.into();
+    let version = sys::filter::landlock_version().unwrap_or(0);
+    Ok(match ruleset {
+        Some(ruleset) if version > 0 => (Some(ruleset), Note::Landlock((version as u32).min(abi as u32))),
+        _ => (None, Note::LandlockAbsent),
     })
 }
 

@@ -5,11 +5,14 @@
 //! carries out one step. Nothing here reads the host's environment or talks to anyone but the
 //! engine.
 
+mod adopt;
+pub(crate) mod calls;
 mod files;
 mod guest;
 mod landlock;
 mod perform;
 mod pid_one;
+mod plan;
 mod room;
 pub(crate) mod steps;
 

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal};
 
-use super::guest::{self, GuestReport, become_guest};
+use super::adopt::Adoption;
+use super::guest::{GuestReport, become_guest};
 use super::perform::{Raising, seal_writable};
+use super::plan::Plan;
 use super::room::Room;
+use super::steps::Start;
 use super::{files, steps};
 use crate::policies::PreparedFilters;
 use crate::sys::{self, process::Side};
@@ -96,7 +98,22 @@ struct PidOne<'a> {
     incoming: Incoming,
     filters: &'a PreparedFilters,
     guest: Option<Running>,
+    /// A guest that is on its way in.
+    adoption: Option<Adoption>,
     sealed: bool,
+}
+
+/// Who may have something to say to init.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Engine,
+    Children,
+    /// Threads that ask to be let in.
+    Threads,
+    /// The end of a guest that is not init's own child.
+    Adopted,
+    /// A guest on its way in.
+    Coming,
 }
 
 /// How long after the engine's deadline init waits for the engine.
@@ -105,6 +122,8 @@ const GRACE: Duration = Duration::from_millis(500);
 /// The guest of the moment.
 struct Running {
     pid: i32,
+    /// Of one that is not init's own child: becomes readable when it ends.
+    adopted: Option<OwnedFd>,
     /// Where new threads ask to be let in.
     listener: Option<OwnedFd>,
     room: Room,
@@ -128,6 +147,7 @@ impl<'a> PidOne<'a> {
             incoming: Incoming::default(),
             filters,
             guest: None,
+            adoption: None,
             sealed: false,
         })
     }
@@ -139,12 +159,23 @@ impl<'a> PidOne<'a> {
             &[self.work_dir.as_fd()],
         )?;
         loop {
-            let listener = self.guest.as_ref().and_then(|guest| guest.listener.as_ref());
-            let mut waits = vec![
-                PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN),
+            let guest = self.guest.as_ref();
+            let sources = [
+                (Source::Engine, Some(&self.control)),
+                (Source::Children, Some(&self.children)),
+                (Source::Threads, guest.and_then(|guest| guest.listener.as_ref())),
+                (Source::Adopted, guest.and_then(|guest| guest.adopted.as_ref())),
+                (
+                    Source::Coming,
+                    self.adoption.as_ref().map(|adoption| &adoption.channel),
+                ),
             ];
-            waits.extend(listener.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
+            let (kinds, mut waits): (Vec<Source>, Vec<PollFd<'_>>) = sources
+                .into_iter()
+                .filter_map(|(source, fd)| {
+                    Some((source, PollFd::from_borrowed_fd(fd?.as_fd(), PollFlags::IN)))
+                })
+                .unzip();
             let left = self
                 .guest
                 .as_ref()
@@ -157,7 +188,11 @@ impl<'a> PidOne<'a> {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let seen: Vec<PollFlags> = waits.iter().map(PollFd::revents).collect();
+            let seen: Vec<(Source, PollFlags)> = kinds
+                .into_iter()
+                .zip(waits.iter().map(PollFd::revents))
+                .filter(|(_, seen)| !seen.is_empty())
+                .collect();
             drop(waits);
             if left == Some(Duration::ZERO) {
                 self.expire();
@@ -167,14 +202,28 @@ impl<'a> PidOne<'a> {
             {
                 guest.room.settle()?;
             }
-            if let Some(seen) = seen.get(2).filter(|seen| !seen.is_empty()) {
-                self.let_in(seen.contains(PollFlags::IN))?;
-            }
-            if !seen[1].is_empty() {
-                self.reap()?;
-            }
-            if !seen[0].is_empty() && !self.obey()? {
-                return Ok(());
+            // Whoever asks for room is served before anybody's end is looked at, the engine last.
+            for source in [
+                Source::Threads,
+                Source::Children,
+                Source::Adopted,
+                Source::Coming,
+                Source::Engine,
+            ] {
+                let Some((_, flags)) = seen.iter().find(|(seen, _)| *seen == source) else {
+                    continue;
+                };
+                match source {
+                    Source::Threads => self.let_in(flags.contains(PollFlags::IN))?,
+                    Source::Children => self.reap()?,
+                    Source::Adopted => self.end_adopted()?,
+                    Source::Coming => self.welcome()?,
+                    Source::Engine => {
+                        if !self.obey()? {
+                            return Ok(());
+                        }
+                    }
+                }
             }
         }
     }
@@ -194,6 +243,11 @@ impl<'a> PidOne<'a> {
                     Err(error) => InitEvent::FileFailed(failure("PutFile", &error)),
                 },
                 None => InitEvent::FileFailed(failure("PutFile", &io::ErrorKind::InvalidInput.into())),
+            },
+            InitRequest::Adopt(spec) => match self.adopt(spec, fds) {
+                // The answer comes when the fork has come in.
+                Ok(()) => return Ok(true),
+                Err(failure) => InitEvent::NotStarted(failure),
             },
             InitRequest::Interrupt => {
                 if let Some(pid) = self.guest.as_ref().and_then(|guest| Pid::from_raw(guest.pid)) {
@@ -216,73 +270,91 @@ impl<'a> PidOne<'a> {
         Ok(true)
     }
 
-    fn start(&mut self, spec: &GuestSpec, stdio: &[OwnedFd]) -> Result<Vec<Note>, StepFailure> {
-        if self.guest.is_some() || !(3..=4).contains(&stdio.len()) {
+    /// The plan of a guest with these streams, where one may be started.
+    fn plan(&mut self, spec: &GuestSpec, start: Start, streams: usize) -> Result<Plan, StepFailure> {
+        if self.guest.is_some() || self.adoption.is_some() || !(3..=STREAMS as usize).contains(&streams) {
             return Err(failure("Start", &io::ErrorKind::InvalidInput.into()));
         }
         if !spec.file_write && !self.sealed {
             seal_writable(&spec.writable[..]).map_err(|error| failure("SealWritable", &error))?;
             self.sealed = true;
         }
-        let Some(filter) = self.filters.get(guest::filter_options(spec)) else {
-            return Err(failure("Seccomp", &io::ErrorKind::NotFound.into()));
-        };
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|error| failure("Channel", &error.into()))?;
+        Plan::new(spec, start, streams, self.filters)
+    }
+
+    fn start(&mut self, spec: &GuestSpec, streams: &[OwnedFd]) -> Result<Vec<Note>, StepFailure> {
+        let plan = self.plan(spec, Start::Exec, streams.len())?;
+        let (ours, theirs) = wire::pair().map_err(|error| failure("Channel", &error))?;
         let pid = match sys::process::clone_child(0, None).map_err(|error| failure("Fork", &error))? {
             Side::Child => {
                 drop(ours);
-                become_guest(spec, filter, stdio, &theirs);
+                become_guest(spec, &plan, streams, &theirs);
             }
             Side::Parent { pid, .. } => pid,
         };
         drop(theirs);
-        self.hear_guest(spec, pid, &ours)
+        let listener = hear_guest(&ours)?;
+        self.guest = Some(self.running(spec, pid, listener, None)?);
+        Ok(plan.notes)
     }
 
-    /// Waits until the fork has become the guest, or says why it could not.
-    fn hear_guest(
-        &mut self,
+    fn adopt(&mut self, spec: Box<GuestSpec>, mut fds: Vec<OwnedFd>) -> Result<(), StepFailure> {
+        if fds.is_empty() {
+            return Err(failure("Adopt", &io::ErrorKind::InvalidInput.into()));
+        }
+        let channel = fds.remove(0);
+        let plan = self.plan(&spec, Start::Warm, fds.len())?;
+        let adoption =
+            Adoption::begin(channel, spec, plan, &fds).map_err(|error| failure("Adopt", &error))?;
+        self.adoption = Some(adoption);
+        Ok(())
+    }
+
+    /// A guest has come in, or said why it could not.
+    fn welcome(&mut self) -> io::Result<()> {
+        let Some(adoption) = self.adoption.take() else {
+            return Ok(());
+        };
+        let welcomed = adoption.finish().and_then(|arrival| {
+            let ended = Pid::from_raw(arrival.pid)
+                .ok_or(rustix::io::Errno::SRCH)
+                .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()))
+                .map_err(|error| failure("Adopt", &error.into()))?;
+            self.running(&adoption.spec, arrival.pid, arrival.listener, Some(ended))
+        });
+        let event = match welcomed {
+            Ok(guest) => {
+                self.guest = Some(guest);
+                InitEvent::Started {
+                    notes: adoption.notes,
+                }
+            }
+            Err(failure) => InitEvent::NotStarted(failure),
+        };
+        wire::send(&self.control, &event, &[])
+    }
+
+    fn running(
+        &self,
         spec: &GuestSpec,
         pid: i32,
-        channel: &OwnedFd,
-    ) -> Result<Vec<Note>, StepFailure> {
-        let (mut seen, mut listener) = (Vec::new(), None);
-        loop {
-            match wire::receive::<GuestReport>(channel) {
-                Ok((GuestReport::Ready { notes }, fds)) => {
-                    seen = notes;
-                    listener = fds.into_iter().next();
-                }
-                Ok((GuestReport::Failed(failure), _)) => {
-                    // It exits by itself; its status belongs to no guest.
-                    return Err(failure);
-                }
-                // The channel closed: exec replaced the fork.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-                Err(error) => return Err(failure("Channel", &error)),
-            }
-        }
-        let backstop =
-            Instant::now().checked_add(Duration::from_millis(spec.wall_millis).saturating_add(GRACE));
+        listener: Option<OwnedFd>,
+        adopted: Option<OwnedFd>,
+    ) -> Result<Running, StepFailure> {
         let proc = self
             .proc
             .as_ref()
             .map(OwnedFd::try_clone)
             .transpose()
             .map_err(|error| failure("Room", &error))?;
-        self.guest = Some(Running {
+        let wall = Duration::from_millis(spec.wall_millis).saturating_add(GRACE);
+        Ok(Running {
             pid,
+            adopted,
             listener,
             room: Room::new(proc, spec.limits.processes, spec.limits.tasks),
-            backstop,
-        });
-        Ok(seen)
+            backstop: Instant::now().checked_add(wall),
+        })
     }
 
     /// The engine did not end the guest in time, so init does.
@@ -325,26 +397,52 @@ impl<'a> PidOne<'a> {
         let _ = rustix::io::read(&self.children, &mut drain);
         let mut ended = None;
         while let Some(reaped) = sys::process::reap()? {
-            if self.guest.as_ref().is_some_and(|guest| guest.pid == reaped.pid) {
+            let is_guest = |guest: &Running| guest.adopted.is_none() && guest.pid == reaped.pid;
+            if self.guest.as_ref().is_some_and(is_guest) {
                 ended = Some(reaped);
             }
         }
-        let Some(ended) = ended else { return Ok(()) };
+        match ended {
+            Some(ended) => self.clear(Some(ended.status), ended.cpu_time),
+            None => Ok(()),
+        }
+    }
+
+    fn end_adopted(&mut self) -> io::Result<()> {
+        self.clear(None, Duration::ZERO)
+    }
+
+    /// The guest has ended: nothing it left behind may outlive it.
+    fn clear(&mut self, status: Option<i32>, mut cpu_time: Duration) -> io::Result<()> {
         self.guest = None;
         if !weaken::is_off("killrest") {
             sys::process::kill_everything_else();
         }
-        let mut cpu_time = ended.cpu_time;
         // A process whose parent dies becomes our child before that parent can be reaped, and all of
         // them are dying: once we have no child, the namespace is empty.
         while let Some(reaped) = sys::process::reap_next()? {
             cpu_time += reaped.cpu_time;
         }
         let event = InitEvent::Ended {
-            status: ended.status,
+            status,
             cpu_micros: u64::try_from(cpu_time.as_micros()).unwrap_or(0),
         };
         wire::send(&self.control, &event, &[])
+    }
+}
+
+/// Waits until the fork has become the guest, or says why it could not.
+fn hear_guest(channel: &OwnedFd) -> Result<Option<OwnedFd>, StepFailure> {
+    let mut listener = None;
+    loop {
+        match wire::receive::<GuestReport>(channel) {
+            Ok((GuestReport::Ready, fds)) => listener = fds.into_iter().next(),
+            // It exits by itself; its status belongs to no guest.
+            Ok((GuestReport::Failed(failure), _)) => return Err(failure),
+            // The channel closed: exec replaced the fork.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(listener),
+            Err(error) => return Err(failure("Channel", &error)),
+        }
     }
 }
 

@@ -132,14 +132,27 @@ pub(crate) enum GuestStep {
     Seccomp,
     CloseDescriptors,
     Exec,
+    /// Its own `/proc` entries belong to it again, as after an exec.
+    Dumpable,
 }
 
-/// The steps that turn a fork of init into the guest of `spec`.
-pub(crate) fn guest(spec: &GuestSpec) -> Vec<GuestStep> {
+/// How a guest starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// A fork of init that executes a program.
+    Exec,
+    /// A fork of a warm interpreter that goes on as it is.
+    Warm,
+}
+
+/// The steps that turn a fork into the guest of `spec`.
+pub(crate) fn guest(spec: &GuestSpec, start: Start) -> Vec<GuestStep> {
     use GuestStep as G;
-    let mut steps = vec![
-        G::Stdio,
-        G::DefaultSignals,
+    let mut steps = vec![G::Stdio];
+    if start == Start::Exec {
+        steps.push(G::DefaultSignals);
+    }
+    steps.extend([
         G::NewSession,
         G::WorkDir,
         G::FirstToDie,
@@ -147,11 +160,14 @@ pub(crate) fn guest(spec: &GuestSpec) -> Vec<GuestStep> {
         G::NoCapabilities,
         G::NoNewPrivileges,
         G::Landlock,
-    ];
+    ]);
     if spec.count_processes {
         steps.push(G::CountProcesses);
     }
-    steps.extend([G::Seccomp, G::CloseDescriptors, G::Exec]);
+    match start {
+        Start::Exec => steps.extend([G::Seccomp, G::CloseDescriptors, G::Exec]),
+        Start::Warm => steps.extend([G::Dumpable, G::Seccomp]),
+    }
     steps
 }
 
@@ -223,11 +239,17 @@ mod tests {
             wall_millis: 1000,
         };
         assert_eq!(
-            names(&guest(&spec)),
+            names(&guest(&spec, Start::Exec)),
             "Stdio DefaultSignals NewSession WorkDir FirstToDie Rlimits NoCapabilities NoNewPrivileges Landlock \
              CountProcesses Seccomp CloseDescriptors Exec"
         );
+        // A warm one has the same walls in the same order.
+        assert_eq!(
+            names(&guest(&spec, Start::Warm)),
+            "Stdio NewSession WorkDir FirstToDie Rlimits NoCapabilities NoNewPrivileges Landlock CountProcesses \
+             Dumpable Seccomp"
+        );
         spec.count_processes = false;
-        assert!(!names(&guest(&spec)).contains("CountProcesses"));
+        assert!(!names(&guest(&spec, Start::Exec)).contains("CountProcesses"));
     }
 }

@@ -2,53 +2,24 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use super::checked;
 
-/// Installs a filter, the bytes of its instructions, for this thread and what it starts. Needs
-/// no_new_privs.
-pub(crate) fn install(program: &[u8]) -> io::Result<()> {
-    load(program, 0)?;
-    Ok(())
-}
-
-/// Installs a filter and returns the descriptor on which its notifications arrive.
-pub(crate) fn install_with_listener(program: &[u8]) -> io::Result<OwnedFd> {
+/// The flags that make installing a filter return the descriptor on which its notifications arrive.
+pub(crate) fn listener_flags() -> i64 {
     // Once the supervisor has seen a call, only death may interrupt it: a signal handler that
     // restarts the call would be asked about a second time.
     const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    let fd = match load(program, listener | WAIT_KILLABLE_RECV) {
-        // Before 5.19 the kernel does not know the flag.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(program, listener)?,
-        result => result?,
+    // Before 5.19 the kernel does not know that flag.
+    let flags = if refuses_null_program(listener | WAIT_KILLABLE_RECV) {
+        listener | WAIT_KILLABLE_RECV
+    } else {
+        listener
     };
-    // SAFETY: with NEW_LISTENER a successful call returns a new descriptor of ours.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-fn load(program: &[u8], flags: libc::c_ulong) -> io::Result<libc::c_long> {
-    let (instructions, cut_off) = program.as_chunks::<{ mem::size_of::<libc::sock_filter>() }>();
-    if !cut_off.is_empty() {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    let len = u16::try_from(instructions.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
-    let filter = libc::sock_fprog {
-        len,
-        filter: instructions.as_ptr().cast_mut().cast(),
-    };
-    // SAFETY: `filter` points to `len` instructions that outlive the call; the kernel copies them,
-    // whatever their alignment.
-    checked(unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            flags,
-            &raw const filter,
-        )
-    })
+    flags as i64
 }
 
 /// A call that waits for an answer.
@@ -119,14 +90,19 @@ pub(crate) fn action_available(action: u32) -> bool {
     result == 0
 }
 
-/// Whether the kernel takes filters at all: a null program is refused with EFAULT where it does.
+/// Whether the kernel takes filters at all.
 pub(crate) fn filters_available() -> bool {
+    refuses_null_program(0)
+}
+
+/// A null program is refused with EFAULT where the kernel takes filters with these flags.
+fn refuses_null_program(flags: libc::c_ulong) -> bool {
     // SAFETY: the kernel refuses the null pointer before it reads anything.
     let result = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            0,
+            flags,
             ptr::null::<libc::sock_fprog>(),
         )
     };

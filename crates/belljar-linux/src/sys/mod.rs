@@ -4,6 +4,7 @@
 //! lives above.
 #![expect(unsafe_code, reason = "this is the module for it")]
 
+pub(crate) mod calls;
 pub(crate) mod events;
 pub(crate) mod filter;
 pub(crate) mod hook;

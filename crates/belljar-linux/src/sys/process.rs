@@ -128,14 +128,6 @@ pub(crate) fn close_from(first: u32, at_exec: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes `fd` be descriptor `target` as well, not closed at exec.
-pub(crate) fn place(fd: BorrowedFd<'_>, target: i32) -> io::Result<()> {
-    // SAFETY: dup2 takes no pointers; the targets are 0 to 3. Init fills 0 to 2
-    // before it opens anything; if 3 is one of its own, the fork does not use that any more.
-    checked(libc::c_long::from(unsafe { libc::dup2(fd.as_raw_fd(), target) }))?;
-    Ok(())
-}
-
 /// Replaces this process. Returns only the error.
 pub(crate) fn exec(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
@@ -182,29 +174,12 @@ pub(crate) fn child_events() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives up every capability: bounding, ambient, then permitted, effective and inheritable.
-pub(crate) fn drop_capabilities() -> io::Result<()> {
-    // The kernel answers EINVAL for the first number it does not know.
-    for capability in 0..64 {
-        // SAFETY: prctl with these options takes no pointers.
-        let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-        if result < 0 {
-            match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::EINVAL) && capability > 0 => break,
-                error => return Err(error),
-            }
-        }
-    }
-    // SAFETY: prctl with these options takes no pointers.
-    checked(libc::c_long::from(unsafe {
-        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    }))?;
-    const VERSION_3: u32 = 0x2008_0522;
-    let header: [u32; 2] = [VERSION_3, 0];
-    let none = [0u32; 6];
-    // SAFETY: version 3 reads an eight-byte header and two sets of three words; both are that.
-    checked(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })?;
-    Ok(())
+/// How many capabilities the kernel knows: it answers EINVAL for the first number it does not.
+pub(crate) fn capabilities() -> i64 {
+    // SAFETY: prctl with this option takes no pointers.
+    (0..64)
+        .take_while(|number| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *number, 0, 0, 0) } >= 0)
+        .count() as i64
 }
 
 /// The capabilities in effect, as a bit set.

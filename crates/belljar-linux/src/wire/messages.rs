@@ -56,6 +56,9 @@ pub(crate) enum InitRequest {
     /// Start a guest. Descriptors: its standard input, output and error, and its control channel if
     /// it has one.
     Exec(Box<GuestSpec>),
+    /// Take in a guest that a warm interpreter forks. Descriptors: the channel to the fork, then the
+    /// same as for `Exec`.
+    Adopt(Box<GuestSpec>),
     /// Interrupt the guest, as Ctrl-C would.
     Interrupt,
     /// End the guest and everything else in the sandbox.
@@ -77,9 +80,9 @@ pub(crate) enum InitEvent {
         notes: Vec<Note>,
     },
     NotStarted(StepFailure),
-    /// The guest has ended and so has everything it started.
+    /// The guest has ended and so has everything it started. Who forked it knows its status.
     Ended {
-        status: i32,
+        status: Option<i32>,
         cpu_micros: u64,
     },
 }
