@@ -1,0 +1,64 @@
+"""After a fork from the zygote: no two guests may draw the same random numbers.
+
+Libraries notice a fork by its pid. In a pid namespace of its own every guest may have the same one, so nothing here relies
+on that. Also forgotten is what the zygote's modules remember about the machine around it.
+"""
+
+import sys
+from posix import urandom
+
+
+def reseed():
+    for module, function in _MODULES:
+        found = sys.modules.get(module)
+        if found is not None:
+            function(found)
+
+
+def _random(random):
+    random.seed()  # CPython does it too, but not for a module that was imported in an unusual way
+
+
+def _numpy(mtrand):
+    mtrand.seed()  # the old global generator; new ones take fresh entropy
+
+
+def _tempfile(tempfile):
+    tempfile._name_sequence = None
+    tempfile.tempdir = None
+
+
+def _uuid(uuid):
+    uuid._node = None
+    uuid._last_timestamp = None
+
+
+def _ssl(ssl):
+    ssl.RAND_add(urandom(32), 32.0)
+
+
+def _torch(torch):
+    torch.seed()
+
+
+def _process(process):
+    process.current_process().authkey = urandom(32)
+
+
+def _platform(platform):
+    platform._uname_cache = None
+    cache = getattr(platform, "_platform_cache", None)
+    if isinstance(cache, dict):
+        cache.clear()
+
+
+_MODULES = (
+    ("random", _random),
+    ("numpy.random.mtrand", _numpy),
+    ("tempfile", _tempfile),
+    ("uuid", _uuid),
+    ("_ssl", _ssl),
+    ("torch", _torch),
+    ("multiprocessing.process", _process),
+    ("platform", _platform),
+)

@@ -1,0 +1,44 @@
+"""A runner's life: it says that it is ready, then does what the engine asks until the channel closes."""
+
+import sys
+from posix import _exit, write
+
+CHANNEL = 3
+
+channel = None
+
+
+def serve():
+    """Run cells until the channel closes, which ends the process; return only if a program is to be run."""
+    global channel
+    channel = belljar.channel.Channel(CHANNEL)
+    _set_private(CHANNEL)
+    channel.send({"event": "ready", "language": "python", "version": sys.version.split()[0]})
+    session = None
+    while True:
+        message = channel.next()
+        operation = message["op"]
+        if operation == "program":
+            return belljar.program.Program(message)
+        if operation == "setup":
+            session = belljar.session.Session(channel, message)
+        elif operation == "execute":
+            if session is None:
+                session = belljar.session.Session(channel, {})
+            session.execute(message)
+
+
+def closed(complaint=None):
+    """The engine has gone: end, in the way that a program ends."""
+    if complaint:
+        write(2, ("runner: %s\n" % complaint).encode())
+        _exit(70)
+    belljar.interrupts.stop()
+    belljar.ending.finish(join=False)
+    _exit(0)
+
+
+def _set_private(descriptor):
+    from posix import set_inheritable
+
+    set_inheritable(descriptor, False)  # programs that the guest starts have no use for it

@@ -1,0 +1,157 @@
+"""A session: cells that run one after the other in one namespace."""
+
+import sys
+from posix import _exit, getpid
+
+_NOTHING = object()
+
+DEFAULT_LIMITS = {"value_bytes": 1 << 20, "depth": 32, "displays": 64, "display_bytes": 8 << 20}
+
+
+class Session:
+    def __init__(self, channel, setup):
+        import builtins
+
+        self.channel = channel
+        self.limits = dict(DEFAULT_LIMITS)
+        self.limits.update(setup.get("limits") or {})
+        self.cell = None  # the id of the running cell, or of the last one
+        self._future = 0
+        self._process = getpid()
+        self._loop = None
+        if "env" in setup:
+            belljar.environment.replace(setup["env"] or {})
+        belljar.environment.import_path("")
+        sys.argv = [""]
+        belljar.ending.begin()
+        module = type(sys)("__main__")
+        module.__builtins__ = builtins
+        self.namespace = module.__dict__
+        sys.modules["__main__"] = module
+        self.displays = belljar.displays.Displays(self)
+        builtins.display = self.displays.display
+        self.sources = belljar.sources.Sources()
+        self.check = belljar.check.Check(setup.get("imports"), setup.get("forbidden_calls"))
+        if setup.get("imports") is not None:
+            belljar.imports.limit(setup["imports"])
+        if setup.get("tools"):
+            builtins.ToolError = belljar.tools.ToolError
+            for tool in setup["tools"]:
+                self.namespace[tool["name"]] = belljar.tools.Tools.of(self).callable(tool["name"])
+        for name, value in (setup.get("globals") or {}).items():
+            self.namespace[name] = belljar.decode.value(value)
+
+    def execute(self, message):
+        """Run a cell, and say how it ended."""
+        self.cell = message["id"]
+        interrupts = belljar.interrupts
+        belljar.streams.begin(message.get("stdin"))
+        self.displays.begin()
+        try:
+            interrupts.start()
+            report = self._attempt(message["code"])
+            interrupts.stop()
+        except BaseException as error:
+            interrupts.stop()
+            # An interrupt between two steps above, or what the guest did to the interpreter.
+            report = _plain_report(error)
+        if getpid() != self._process:
+            self._end_of_fork(report)
+        belljar.streams.flush()
+        self.displays.end()
+        report["event"] = "done"
+        report["id"] = self.cell
+        self.channel.send(report)
+
+    def _attempt(self, code):
+        name = "<cell %s>" % self.cell
+        limit = sys.getrecursionlimit()
+        error = None
+        try:
+            value = self._run(code, name)
+            self.displays.leave_figures()
+            report = {"status": "ok"}
+            if value is not None:
+                report["value"] = self.displays.result(value)
+            return report
+        except belljar.check.Refused as refused:
+            return {"status": "refused", "error": refused.report(name, code)}
+        except BaseException as raised:
+            error = raised
+        if limit < 1000:
+            sys.setrecursionlimit(1000)  # the guest made it small; a report needs some frames
+        try:
+            report = {"status": "error", "error": belljar.tracebacks.report(error, name)}
+            if isinstance(error, KeyboardInterrupt):
+                report["status"] = "interrupted"
+            elif isinstance(error, SystemExit):
+                report["status"] = "exit"
+                report["error"]["message"] = str(belljar.program.exit_status(error))
+            else:
+                self.displays.leave_figures()
+            return report
+        finally:
+            error = None  # its frames hold the guest's data
+            if limit < 1000:
+                sys.setrecursionlimit(limit)
+
+    def _run(self, source, name):
+        namespace = self.namespace
+        self.sources.add(name, source)
+        try:
+            cell = belljar.cells.Cell(source, name, self._future)
+            self.check(cell.tree)
+            cell.compile(source)
+        except SyntaxError as error:
+            self.sources.complete(error)
+            raise
+        self._future = cell.future
+        before = namespace.get("result", _NOTHING)
+        value = None
+        if cell.body is not None:
+            if cell.returns:
+                namespace.setdefault("__annotations__", {})
+            value = eval(cell.body, namespace)
+            if cell.body.co_flags & belljar.cells.COROUTINE:
+                value = self._awaited(value)
+            if cell.returns and type(value) is tuple:
+                return value[0]
+            value = value[0] if cell.returns and value else None
+        if cell.tail is not None:
+            value = eval(cell.tail, namespace)
+            if cell.tail.co_flags & belljar.cells.COROUTINE:
+                value = self._awaited(value)
+        if value is None:
+            result = namespace.get("result", _NOTHING)
+            if result is not _NOTHING and (result is not before or cell.binds_result()):
+                value = result
+        return value
+
+    def _awaited(self, coroutine):
+        if self._loop is None:
+            self._loop = belljar.loop.Loop()
+        return self._loop.run(coroutine)
+
+    def _end_of_fork(self, report):
+        """The cell forked, and this is the child: the parent answers, the child only ends."""
+        belljar.streams.flush()
+        error = report.get("error")
+        if report["status"] == "exit":
+            _exit(int(error["message"]) & 0xFF)
+        if error:
+            try:
+                sys.stderr.write(error["traceback"])
+                sys.stderr.flush()
+            except BaseException:
+                pass
+        _exit(1 if error else 0)
+
+
+def _plain_report(error):
+    """A report that needs nothing."""
+    status = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
+    name = type.__dict__["__name__"].__get__(type(error))
+    return {
+        "status": status,
+        "error": {"type": name, "message": "", "traceback": name + "\n", "line": None, "column": None},
+    }

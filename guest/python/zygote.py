@@ -1,0 +1,271 @@
+"""The zygote: a warm interpreter that forks runners into sandboxes.
+
+It imports what guests are likely to want, freezes its heap so that a fork shares it, and then only waits: for the engine to ask
+for a fork, and for forks to end. It never runs a guest's code and never sees its data; a bad request is answered, and no
+reason to die.
+"""
+
+import sys
+
+CHANNEL = 3
+_NEW_PID = 0x20000000
+_EINVAL = 22
+
+# What a runner imports at its first need; here it is paid once, and shared.
+_OWN = ("asyncio", "traceback", "linecache", "reprlib", "select", "random", "tempfile", "atexit", "threading")
+_MODULES = (
+    "cells channel check decode displays encode ending environment imports interrupts loop program reseed runner session "
+    "sources streams tools tracebacks watch"
+).split()
+
+
+class _Closed(Exception):
+    """The engine has gone."""
+
+
+def serve():
+    """Fork whenever the engine asks. Returns in each fork, when that is a runner; in the zygote itself it never returns."""
+    import _socket
+    import posix
+
+    channel = _socket.socket(fileno=CHANNEL)
+    try:
+        belljar.calls
+    except Exception as error:
+        _send(channel, {"event": "unfit", "why": "ctypes: %s" % error})
+        posix._exit(1)
+    try:
+        own_namespace = posix.open("/proc/self/ns/pid", posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError as error:
+        _send(channel, {"event": "unfit", "why": "/proc/self/ns/pid: %s" % error})
+        posix._exit(1)
+    try:
+        zygote = _Zygote(channel, own_namespace)
+        zygote.prepare()
+        zygote.loop()
+    except _Closed:
+        posix._exit(0)
+
+
+class _Zygote:
+    def __init__(self, channel, own_namespace):
+        self._channel = channel
+        self._own_namespace = own_namespace
+        self._guests = {}
+
+    def prepare(self):
+        import gc
+        import os
+
+        message, _ = receive(self._channel)
+        os.environ.setdefault("MPLBACKEND", "Agg")
+        imported, failed = [], {}
+        for name in message.get("modules") or ():
+            try:
+                __import__(name)
+                imported.append(name)
+            except BaseException as error:
+                failed[name] = "%s: %s" % (type(error).__name__, error)
+        for name in _OWN:
+            try:
+                __import__(name)
+            except Exception:  # a small interpreter without it: the runner says so when it needs it
+                pass
+        for name in _MODULES:
+            getattr(belljar, name)
+        if "numpy" in sys.modules:
+            belljar.tables
+        gc.collect()
+        gc.disable()
+        gc.freeze()
+        _send(
+            self._channel,
+            {
+                "event": "ready",
+                "language": "python",
+                "version": sys.version.split()[0],
+                "imported": imported,
+                "failed": failed,
+            },
+        )
+
+    def loop(self):
+        import _signal
+        import posix
+        import select
+
+        ended, wake = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        _signal.signal(_signal.SIGCHLD, _noticed)
+        _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        poll = select.poll()
+        poll.register(CHANNEL, select.POLLIN)
+        poll.register(ended, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == ended:
+                    try:
+                        posix.read(ended, 4096)
+                    except BlockingIOError:
+                        pass
+                    self._reap()
+                elif self._serve_one():
+                    return
+
+    def _serve_one(self):
+        """Take one request. Returns whether this is the fork."""
+        import posix
+
+        message, descriptors = receive(self._channel)
+        guest = message.get("guest") if isinstance(message, dict) else None
+        try:
+            if not isinstance(message, dict) or message.get("op") != "fork":
+                raise belljar.calls.Failed("request", _EINVAL)
+            try:
+                channel = descriptors[belljar.calls._index(message["channel"])]
+                namespace = message.get("pid_namespace")
+                if namespace is not None:
+                    namespace = descriptors[belljar.calls._index(namespace)]
+                calls = list(message.get("calls") or ())
+            except (KeyError, IndexError, TypeError):
+                raise belljar.calls.Failed("request", _EINVAL) from None
+            pid = self._fork(namespace)
+            if pid == 0:
+                self._channel.detach()  # descriptor 3 will be another
+                _become_guest(channel, calls, descriptors)
+                descriptors = ()
+                return True
+            self._guests[pid] = guest
+            _send(self._channel, {"event": "forked", "guest": guest})
+        except belljar.calls.Failed as failed:
+            _send(self._channel, {"event": "not_forked", "guest": guest, "step": failed.step, "errno": failed.errno})
+        finally:
+            for descriptor in descriptors:
+                try:
+                    posix.close(descriptor)
+                except OSError:
+                    pass
+        return False
+
+    def _fork(self, namespace):
+        import os
+
+        Failed = belljar.calls.Failed
+        if namespace is not None:
+            errno = belljar.calls.setns(namespace, _NEW_PID)
+            if errno:
+                raise Failed("pid namespace", errno)
+        error = 0
+        try:
+            pid = os.fork()  # not posix.fork: modules have asked to be told
+        except OSError as failed:
+            pid, error = -1, failed.errno
+        if pid == 0:
+            return 0
+        if namespace is not None:
+            back = belljar.calls.setns(self._own_namespace, _NEW_PID)
+            if back:  # it could only ever fork into that sandbox again
+                raise _Closed
+        if error:
+            raise Failed("fork", error)
+        return pid
+
+    def _reap(self):
+        import posix
+
+        while True:
+            try:
+                pid, status, usage = posix.wait4(-1, posix.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self._guests:
+                micros = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
+                guest = self._guests.pop(pid)
+                _send(self._channel, {"event": "ended", "guest": guest, "status": status, "cpu_micros": micros})
+
+
+def _noticed(number, frame):
+    """The number arrives through the wakeup descriptor; Python wants a handler as well."""
+
+
+def _become_guest(descriptor, calls, descriptors):
+    """In the fork: enter the sandbox, and be a runner."""
+    import gc
+
+    import _signal
+    import _socket
+    import posix
+
+    _signal.set_wakeup_fd(-1)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    channel = _socket.socket(fileno=descriptor)
+    try:
+        try:
+            belljar.calls.perform(calls, descriptors)
+            message, further = receive(channel)
+            results, sent = belljar.calls.perform(message.get("calls") or (), further)
+        except belljar.calls.Failed as failed:
+            _send(channel, {"failed": {"step": failed.step, "errno": failed.errno}})
+            posix._exit(127)
+        _send(channel, {"pid": posix.getpid(), "results": results}, sent)
+    except BaseException:  # init has gone, or sent nonsense
+        posix._exit(127)
+    channel.detach()
+    belljar.calls.close_above(CHANNEL)
+    belljar.reseed.reseed()
+    belljar.streams.renew()
+    sys.argv = [""]
+    gc.enable()
+
+
+def receive(channel):
+    """One frame, and the descriptors that came with its first byte."""
+    import _socket
+
+    size = _socket.CMSG_SPACE(253 * 4)
+    header, ancillary, flags, _ = channel.recvmsg(4, size, _socket.MSG_CMSG_CLOEXEC)
+    descriptors = []
+    for level, kind, data in ancillary:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            for start in range(0, len(data) - len(data) % 4, 4):
+                descriptors.append(int.from_bytes(data[start : start + 4], sys.byteorder))
+    header += _exactly(channel, 4 - len(header), header)
+    length = int.from_bytes(header, "little")
+    try:
+        return belljar.channel.loads(_exactly(channel, length)), descriptors
+    except ValueError:
+        return None, descriptors
+
+
+def _exactly(channel, length, before=b"."):
+    if not before:
+        raise _Closed
+    data = b""
+    while len(data) < length:
+        part = channel.recv(length - len(data))
+        if not part:
+            raise _Closed
+        data += part
+    return data
+
+
+def _send(channel, message, descriptors=()):
+    import _socket
+    import posix
+
+    data = belljar.channel.frame(message)
+    ancillary = []
+    if descriptors:
+        rights = b"".join(d.to_bytes(4, sys.byteorder) for d in descriptors)
+        ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
+    try:
+        sent = channel.sendmsg([data], ancillary)
+        while sent < len(data):
+            sent += channel.send(data[sent:])
+    except OSError:
+        raise _Closed from None
+    for descriptor in descriptors:
+        posix.close(descriptor)
