@@ -20,6 +20,7 @@ words! {
         ControlUnavailable = "control_unavailable",
         MountNotAllowed = "mount_not_allowed",
         FileWriteNotAllowed = "file_write_not_allowed",
+        ImportNotAllowed = "import_not_allowed",
         FilesTooLarge = "files_too_large",
         CommandNotAllowed = "command_not_allowed",
         CommandDangerous = "command_dangerous",

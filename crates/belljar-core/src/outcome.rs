@@ -1,5 +1,6 @@
 //! What happened. A guest that fails is an outcome, never an error of belljar.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,6 +10,7 @@ use crate::plan::StageKind;
 use crate::receipt::Receipt;
 use crate::status::{SandboxStatus, words};
 use crate::units::{Bytes, Seconds};
+use crate::value::Value;
 
 /// What happened to one execution (R4).
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +27,18 @@ pub struct Outcome {
     pub compile: Option<CompileOutput>,
     /// Why it did not complete.
     pub error: Option<Failure>,
+    /// What the code's last expression gave, in a session.
+    pub value: Option<Value>,
+    /// What it showed, in a session.
+    pub displays: Vec<Display>,
+    /// The host tools it called, in a session.
+    pub tool_calls: Vec<ToolCall>,
+    /// What it raised, in a session.
+    pub exception: Option<Exception>,
+    /// What of the session's state is gone, since the outcome before this one.
+    pub state_lost: Option<StateLost>,
+    /// What the guest sent against the rules; it harmed nobody.
+    pub flags: Vec<String>,
     pub files: Vec<CollectedFile>,
     pub usage: Usage,
     pub receipt: Receipt,
@@ -142,6 +156,14 @@ words! {
         OutOfMemory = "out_of_memory",
         FileSize = "file_size",
         CompileFailed = "compile_failed",
+        /// The code raised an exception.
+        Exception = "exception",
+        /// The caller interrupted it.
+        Interrupted = "interrupted",
+        /// A check of the source refused it before anything ran.
+        Refused = "refused",
+        /// The guest broke the protocol of its control channel.
+        Protocol = "protocol",
         CannotStart = "cannot_start",
         Cancelled = "cancelled",
         PolicyViolation = "policy_violation",
@@ -156,6 +178,51 @@ pub struct Failure {
     pub kind: FailureKind,
     pub stage: StageKind,
     pub message: String,
+}
+
+words! {
+    /// What a session no longer has.
+    StateLost {
+        Variables = "variables",
+        VariablesAndFiles = "variables and files",
+    }
+}
+
+/// An exception that the guest's code raised, as its runner tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exception {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub message: String,
+    pub traceback: String,
+    /// In the cell's own code, counted from 1.
+    pub line: Option<u32>,
+    pub column: Option<u32>,
+}
+
+/// Something to show: the same thing in one or more forms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Display {
+    /// By media type; `image/*` is base64, all else text.
+    pub data: BTreeMap<String, String>,
+    /// The data of a table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+/// One call of a host tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The guest's number of the call.
+    pub call: u64,
+    pub name: String,
+    /// From when the guest asked to when the answer was ready.
+    pub duration: Seconds,
+    /// Bytes of the arguments and of the result, as they crossed.
+    pub argument_bytes: u64,
+    pub result_bytes: u64,
+    /// The type of the error that it gave instead of a result.
+    pub error: Option<String>,
 }
 
 /// A file that was wanted back.

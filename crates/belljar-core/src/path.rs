@@ -159,6 +159,38 @@ pub fn check_argument(argument: &str) -> Result<(), PathError> {
     Ok(())
 }
 
+/// A guest's file name as text that is safe to show and can be turned back: printable characters
+/// stay, everything else becomes `\xNN`.
+pub fn escape_name(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c == '\\' {
+                text.push_str("\\\\");
+            } else if c.is_control() || is_invisible(c) {
+                let mut bytes = [0; 4];
+                c.encode_utf8(&mut bytes)
+                    .bytes()
+                    .for_each(|byte| push_hex(&mut text, byte));
+            } else {
+                text.push(c);
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| push_hex(&mut text, *byte));
+    }
+    text
+}
+
+/// Marks that reorder or hide the text around them.
+const fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+fn push_hex(text: &mut String, byte: u8) {
+    use std::fmt::Write;
+    let _ = write!(text, "\\x{byte:02x}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,6 +274,20 @@ mod tests {
                 prop_assert!(!path.as_str().starts_with('/'));
                 prop_assert_eq!(GuestPath::new(path.as_str()), Ok(path));
             }
+        }
+    }
+
+    #[test]
+    fn names_are_escaped_so_that_they_cannot_act() {
+        assert_eq!(escape_name(b"plain-\xc3\xa4.txt"), "plain-\u{e4}.txt");
+        assert_eq!(escape_name(b"a\nb\x1b[2J\xff\\"), "a\\x0ab\\x1b[2J\\xff\\\\");
+        assert_eq!(escape_name("\u{202e}x".as_bytes()), "\\xe2\\x80\\xaex");
+    }
+
+    proptest! {
+        #[test]
+        fn escaped_names_hold_no_control_characters(name in proptest::collection::vec(any::<u8>(), 0..64)) {
+            prop_assert!(!escape_name(&name).chars().any(char::is_control));
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::limits::Limits;
 use crate::mount::Mount;
 use crate::path::GuestPath;
 use crate::request::{Caller, FileIn, Stdin, Workspace};
+use crate::session::SessionRules;
 use crate::status::{IsolationLevel, NetworkPolicy};
 
 /// The guest's work directory.
@@ -44,6 +45,7 @@ pub struct Plan {
     pub(crate) shows: Vec<PathBuf>,
     pub(crate) network: NetworkPolicy,
     pub(crate) limits: Limits,
+    pub(crate) session: SessionRules,
     pub(crate) required: BTreeSet<Control>,
     #[serde(skip)]
     pub(crate) caller: Caller,
@@ -117,6 +119,10 @@ impl Plan {
     /// Limits of the sandbox as a whole; each stage has its own as well.
     pub const fn limits(&self) -> &Limits {
         &self.limits
+    }
+    /// What a session made of this plan may do.
+    pub const fn session(&self) -> &SessionRules {
+        &self.session
     }
     /// Controls without which it must not run.
     pub const fn required(&self) -> &BTreeSet<Control> {

@@ -4,13 +4,13 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::denial::Denial;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, ToolCall};
 use crate::plan::Plan;
 use crate::policy::{Policy, hex};
 use crate::request::Request;
 use crate::status::SandboxStatus;
 
-/// Document 000's fourteen fields.
+/// Document 000's fourteen fields, and the host tools that were called.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
     pub record_id: String,
@@ -29,6 +29,9 @@ pub struct Record {
     pub created_at: f64,
     pub completed_at: Option<f64>,
     pub error_message: Option<String>,
+    /// R45: each call with its duration and size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
 }
 
 /// The SHA-256 of `code`, in hexadecimal.
@@ -57,6 +60,7 @@ impl Record {
             created_at: outcome.started_at,
             completed_at: Some(outcome.completed_at),
             error_message: outcome.error.as_ref().map(|failure| failure.message.clone()),
+            tool_calls: outcome.tool_calls.clone(),
         }
     }
 
@@ -86,6 +90,7 @@ impl Record {
             created_at: now,
             completed_at: Some(now),
             error_message: Some(format!("PolicyViolation: {denial}")),
+            tool_calls: Vec::new(),
         }
     }
 }

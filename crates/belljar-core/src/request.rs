@@ -9,6 +9,7 @@ use crate::language::Language;
 use crate::limits::LimitOverrides;
 use crate::mount::Mount;
 use crate::path::GuestPath;
+use crate::session::SessionWishes;
 use crate::status::NetworkPolicy;
 
 /// One wish: what to run, with what, and who is asking.
@@ -26,6 +27,8 @@ pub struct Request {
     /// Unset: what the policy gives.
     pub network: Option<NetworkPolicy>,
     pub limits: LimitOverrides,
+    /// What a session wishes beyond that.
+    pub session: SessionWishes,
     /// Controls the caller insists on, beyond the policy.
     pub controls: BTreeMap<Control, Demand>,
     /// Refuse arguments that name places outside the work directory (R47).
@@ -103,6 +106,7 @@ impl Request {
             mounts: Vec::new(),
             network: None,
             limits: LimitOverrides::default(),
+            session: SessionWishes::default(),
             controls: BTreeMap::new(),
             check_paths: false,
             workspace: Workspace::default(),

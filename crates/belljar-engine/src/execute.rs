@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use belljar_core::provider::{BoxFuture, OutputSink, Provider, ProviderError, StageStdin};
+use belljar_core::provider::{BoxFuture, OutputSink, Provider, ProviderError, Sandbox, StageStdin};
 use belljar_core::request::Stdin;
 use belljar_core::{Denial, DenialCode, Outcome, Plan, Policy, Record, Request, guard};
 
@@ -99,9 +99,19 @@ impl Engine {
             self.plan(policy, request)
                 .map_err(|denial| denied(policy, request, denial))?,
         );
-        let id = fresh_id("bj");
-        match self.provider.open(id, Arc::clone(&plan)).await {
-            Ok(sandbox) => Ok(LiveSandbox::new(self.clone(), policy.clone(), plan, sandbox)),
+        let sandbox = self.raise(policy, request, Arc::clone(&plan)).await?;
+        Ok(LiveSandbox::new(self.clone(), policy.clone(), plan, sandbox))
+    }
+
+    /// A new sandbox for a plan that was made of these.
+    pub(crate) async fn raise(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        plan: Arc<Plan>,
+    ) -> Result<Box<dyn Sandbox>, EngineError> {
+        match self.provider.open(fresh_id("bj"), plan).await {
+            Ok(sandbox) => Ok(sandbox),
             Err(ProviderError::ControlMissing { control, why, fix }) => {
                 let denial = Denial::new(
                     DenialCode::ControlUnavailable,

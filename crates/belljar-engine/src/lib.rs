@@ -4,9 +4,14 @@
 pub mod archive;
 mod execute;
 mod ident;
+mod judge;
 mod live;
+pub mod session;
+pub mod tools;
 pub mod workspace;
 
 pub use execute::{Engine, EngineError, ExecuteIo, Execution};
 pub use ident::fresh_id;
 pub use live::LiveSandbox;
+pub use session::{Session, SessionError};
+pub use tools::{Arguments, ToolError, Tools};

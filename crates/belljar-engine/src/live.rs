@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use belljar_core::outcome::{CompileOutput, Failure};
+use belljar_core::outcome::CompileOutput;
 use belljar_core::provider::{BoxFuture, Ended, OutputSink, Sandbox, StageEnd, StageIo, StageStdin, Stream};
 use belljar_core::{
-    Captured, FailureKind, Lifecycle, Outcome, Plan, Policy, Record, Request, SandboxStatus, Seconds, Stage,
+    Captured, FailureKind, Lifecycle, Outcome, Plan, Policy, Record, Request, SandboxStatus, Seconds,
     StageKind, Usage,
 };
 
 use crate::execute::{Engine, EngineError, ExecuteIo, Execution, denied, now, stage_stdin};
 use crate::ident::fresh_id;
+use crate::judge::judge;
 
 /// A live sandbox. Dropping it ends everything in it; [`LiveSandbox::close`] also waits for that.
 #[derive(Debug)]
@@ -184,7 +185,7 @@ async fn run_stages(
     let receipt = sandbox.receipt();
     let completed_at = now();
     let (status, exit_code, signal, error) = match &last {
-        Some((stage, end)) => judge(stage, &end.ended),
+        Some((stage, end)) => judge(stage.kind(), stage.limits(), &end.ended),
         None => (SandboxStatus::Completed, Some(0), None, None),
     };
     let (mut stdout, mut stderr) = (Captured::default(), Captured::default());
@@ -202,6 +203,12 @@ async fn run_stages(
         stderr,
         compile,
         error,
+        value: None,
+        displays: Vec::new(),
+        tool_calls: Vec::new(),
+        exception: None,
+        state_lost: None,
+        flags: Vec::new(),
         files,
         usage,
         receipt,
@@ -241,118 +248,5 @@ fn compile_output(end: StageEnd) -> CompileOutput {
         stdout: end.stdout,
         stderr: end.stderr,
         usage: end.usage,
-    }
-}
-
-type Verdict = (SandboxStatus, Option<i32>, Option<i32>, Option<Failure>);
-
-/// From how a stage ended to a status, an exit code, a signal and a reason.
-fn judge(stage: &Stage, ended: &Ended) -> Verdict {
-    const SIGKILL: i32 = 9;
-    const SIGXFSZ: i32 = 25;
-    const SIGXCPU: i32 = 24;
-    let limits = stage.limits();
-    let failure = |kind, message: String| {
-        Some(Failure {
-            kind,
-            stage: stage.kind(),
-            message,
-        })
-    };
-    match ended {
-        Ended::Exited(0) => (SandboxStatus::Completed, Some(0), None, None),
-        Ended::Exited(code) if stage.kind() == StageKind::Compile => {
-            let message = format!("the compiler returned {code}");
-            (
-                SandboxStatus::Failed,
-                Some(*code),
-                None,
-                failure(FailureKind::CompileFailed, message),
-            )
-        }
-        Ended::Exited(code) => {
-            let message = format!("the program returned {code}");
-            (
-                SandboxStatus::Failed,
-                Some(*code),
-                None,
-                failure(FailureKind::ExitCode, message),
-            )
-        }
-        Ended::Signaled(SIGXCPU) | Ended::CpuTime => {
-            let message = format!("used up its {} of CPU time", limits.cpu_time());
-            (
-                SandboxStatus::Timeout,
-                None,
-                None,
-                failure(FailureKind::CpuTime, message),
-            )
-        }
-        Ended::Signaled(SIGXFSZ) => {
-            let message = format!("wrote past the file size limit of {}", limits.file_size());
-            (
-                SandboxStatus::Failed,
-                None,
-                Some(SIGXFSZ),
-                failure(FailureKind::FileSize, message),
-            )
-        }
-        Ended::Signaled(SIGKILL) => {
-            let message = "was killed by signal 9".to_owned();
-            (
-                SandboxStatus::Killed,
-                None,
-                Some(SIGKILL),
-                failure(FailureKind::Signal, message),
-            )
-        }
-        Ended::Signaled(signal) => {
-            let message = format!("was ended by signal {signal}");
-            (
-                SandboxStatus::Failed,
-                None,
-                Some(*signal),
-                failure(FailureKind::Signal, message),
-            )
-        }
-        Ended::WallTime => {
-            let message = format!("did not end within {}", limits.wall_time());
-            (
-                SandboxStatus::Timeout,
-                None,
-                None,
-                failure(FailureKind::Timeout, message),
-            )
-        }
-        Ended::OutOfMemory => {
-            let message = format!("needed more than its {} of memory", limits.memory());
-            (
-                SandboxStatus::Failed,
-                None,
-                None,
-                failure(FailureKind::OutOfMemory, message),
-            )
-        }
-        Ended::Stopped => {
-            let message = "was stopped by its caller".to_owned();
-            (
-                SandboxStatus::Killed,
-                None,
-                None,
-                failure(FailureKind::Cancelled, message),
-            )
-        }
-        Ended::CannotStart(why) => (
-            SandboxStatus::Failed,
-            None,
-            None,
-            failure(FailureKind::CannotStart, why.clone()),
-        ),
-        Ended::Lost(why) => (
-            SandboxStatus::Killed,
-            None,
-            None,
-            failure(FailureKind::EngineLost, why.clone()),
-        ),
     }
 }

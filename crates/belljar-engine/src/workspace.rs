@@ -8,7 +8,7 @@
 
 mod directory;
 mod error;
-mod remove;
+pub(crate) mod remove;
 mod sandbox;
 #[cfg(test)]
 mod tests;

@@ -223,6 +223,10 @@ impl<T> Builder<T> {
         self
     }
 
+    pub(crate) fn request_mut(&mut self) -> &mut Request {
+        &mut self.request
+    }
+
     pub(crate) fn purpose_mut(&mut self) -> &mut T {
         &mut self.purpose
     }

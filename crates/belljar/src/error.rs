@@ -8,8 +8,8 @@ use belljar_core::mount::MountError;
 use belljar_core::path::PathError;
 use belljar_core::policy::PolicyFileError;
 use belljar_core::{Bytes, Denial, ErrorKind, Lifecycle, Policy, ProviderError, Record};
-use belljar_engine::EngineError;
 use belljar_engine::workspace::WorkspaceError;
+use belljar_engine::{EngineError, SessionError};
 
 /// Why nothing ran, or why belljar could not finish. A program that fails is never an error: it is
 /// an [`Outcome`](crate::Outcome).
@@ -53,6 +53,9 @@ pub enum Error {
     /// A workspace's directory could not be made, used or removed.
     #[error(transparent)]
     Workspace(WorkspaceError),
+    /// A session could not do what was asked, or is over.
+    #[error(transparent)]
+    Session(SessionError),
     #[error(transparent)]
     Provider(#[from] ProviderError),
     #[error("cannot start an asynchronous runtime: {0}")]
@@ -64,7 +67,15 @@ impl Error {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Denied { .. } => ErrorKind::Denied,
-            Self::Workspace(_) | Self::Provider(_) | Self::Runtime(_) => ErrorKind::Engine,
+            Self::Session(
+                SessionError::BadName { .. }
+                | SessionError::BadGlobal { .. }
+                | SessionError::CodeTooLarge { .. }
+                | SessionError::Expired(_)
+                | SessionError::Closed
+                | SessionError::File(_),
+            ) => ErrorKind::Usage,
+            Self::Workspace(_) | Self::Session(_) | Self::Provider(_) | Self::Runtime(_) => ErrorKind::Engine,
             Self::Limit(_)
             | Self::Path(_)
             | Self::Mount(_)
@@ -108,7 +119,14 @@ impl Error {
             Self::NotReady(_) | Self::MadeWithout { .. } => Some("build another sandbox"),
             Self::Read { .. } => Some("check that the path is right and may be read"),
             Self::NotText { .. } => Some("save it as UTF-8"),
-            Self::Limit(_) | Self::Workspace(_) | Self::Runtime(_) => None,
+            Self::Session(SessionError::Expired(_) | SessionError::Closed) => Some("open another session"),
+            Self::Session(SessionError::CodeTooLarge { .. } | SessionError::BadGlobal { .. }) => {
+                Some("put large data into files of the session")
+            }
+            Self::Session(SessionError::CannotStart { .. }) => {
+                Some("see whether its limits leave an interpreter room to start")
+            }
+            Self::Session(_) | Self::Limit(_) | Self::Workspace(_) | Self::Runtime(_) => None,
         }
     }
 }
@@ -120,6 +138,15 @@ impl From<EngineError> for Error {
             EngineError::Provider(error) => Self::Provider(error),
             EngineError::MadeWithout { what } => Self::MadeWithout { what },
             EngineError::NotReady(state) => Self::NotReady(state),
+        }
+    }
+}
+
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::Engine(error) => error.into(),
+            error => Self::Session(error),
         }
     }
 }

@@ -46,6 +46,23 @@
 //! # }
 //! ```
 //!
+//! A [`Session`] keeps its interpreter and its files, and its code may call functions of yours:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), belljar::Error> {
+//! let session = belljar::Session::builder()
+//!     .tool("add", |a: i64, b: i64| a + b)
+//!     .build()
+//!     .await?;
+//! session.execute("x = add(2, 3)").await?;
+//! let run = session.execute("x * 10").await?;
+//! assert_eq!(run.outcome.value, Some(50.into()));
+//! # session.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! [`blocking`] has all of it without async.
 #![forbid(unsafe_code)]
 
@@ -56,8 +73,11 @@ pub mod load;
 mod native;
 mod run;
 mod sandbox;
+mod session;
 
-pub use belljar_core::outcome::{CollectedFile, CompileOutput, FileState};
+pub use belljar_core::outcome::{
+    CollectedFile, CompileOutput, Display, Exception, FileState, StateLost, ToolCall,
+};
 pub use belljar_core::provider::{OutputSink, Stream};
 pub use belljar_core::receipt::Observed;
 pub use belljar_core::request::{Caller, Content, FileIn, Stdin, Workspace};
@@ -65,12 +85,17 @@ pub use belljar_core::{
     Access, Bytes, Capabilities, Captured, Control, Demand, Denial, DenialCode, ErrorKind, Failure,
     FailureKind, GuestPath, IsolationLevel, Language, Lifecycle, LimitOverrides, Limits, Mount,
     NetworkPolicy, Outcome, Plan, Policy, Provider, Receipt, Record, Request, SandboxConfig, SandboxStatus,
-    Seconds, Source, Support, Usage, WorkspaceId,
+    Seconds, SessionRules, SessionWishes, Source, Support, Usage, Value, WorkspaceId, value,
 };
-pub use belljar_engine::{Engine, ExecuteIo, Execution, workspace};
+pub use belljar_engine::session::{
+    Cell, EntryKind, Event, Expiry, FileEntry, FileError, FileReader, Interrupter, Logs, SessionError,
+    SessionSink,
+};
+pub use belljar_engine::{Arguments, Engine, ExecuteIo, Execution, ToolError, Tools, tools, workspace};
 
 pub use builder::{Builder, DEFAULT_TIMEOUT, narrow_commands};
 pub use error::Error;
 pub use native::native_engine;
 pub use run::{Once, Run, execute_code, execute_file};
 pub use sandbox::{Keep, Sandbox, SandboxBuilder};
+pub use session::{Converse, Session, SessionBuilder};

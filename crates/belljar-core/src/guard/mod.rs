@@ -5,6 +5,7 @@
 //! first what the machine cannot give, then what the policy forbids, then what is malformed.
 
 mod limits;
+mod session;
 mod stages;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use crate::capabilities::{Capabilities, Support};
 use crate::command::{self, CommandError};
 use crate::control::{Control, Demand};
 use crate::denial::{Denial, DenialCode};
-use crate::limits::Limits;
+use crate::limits::{LimitOverrides, Limits};
 use crate::mount::{Access, Mount};
 use crate::path::{GuestPath, check_argument};
 use crate::plan::Plan;
@@ -49,6 +50,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     check_arguments(request)?;
     check_environment(request)?;
     limits::check(policy, &request.limits)?;
+    let session = session::check(policy, request)?;
     let network = check_network(policy, capabilities, request)?;
     check_mounts(policy, request)?;
     let limits = policy.limits.lowered(&request.limits);
@@ -79,9 +81,15 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
             .map(|toolchain| toolchain.shows.clone())
             .unwrap_or_default(),
         network,
+        session,
         required,
         caller: request.caller.clone(),
     })
+}
+
+/// Checks what one execution of a session asks for: it may only lower.
+pub fn check_limits(policy: &Policy, asked: &LimitOverrides) -> Result<(), Denial> {
+    limits::check(policy, asked)
 }
 
 /// R36: a policy that wants a stronger wall is never served by a weaker one.

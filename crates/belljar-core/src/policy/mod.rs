@@ -15,6 +15,7 @@ use crate::control::{Control, Demand};
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
+use crate::session::SessionRules;
 use crate::status::{IsolationLevel, NetworkPolicy};
 
 /// What a run may do. Serialises to the fifteen fields of document 000 (R3) and ours after them.
@@ -25,6 +26,8 @@ pub struct Policy {
     pub isolation_level: IsolationLevel,
     pub network: NetworkPolicy,
     pub limits: Limits,
+    /// What sessions may do, their host tools and their imports.
+    pub session: SessionRules,
     pub allowed_languages: BTreeSet<Language>,
     pub max_executions_per_minute: u32,
     pub max_executions_per_hour: u32,
@@ -48,6 +51,7 @@ impl Policy {
             isolation_level: IsolationLevel::Process,
             network: NetworkPolicy::None,
             limits,
+            session: SessionRules::default(),
             allowed_languages: [Language::Python, Language::Javascript, Language::Bash].into(),
             max_executions_per_minute: 10,
             max_executions_per_hour: 100,
@@ -119,6 +123,13 @@ struct Flat<'a> {
     max_output_mb: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_cpu_percent: Option<i64>,
+    max_tool_calls: u32,
+    max_concurrent_tools: u32,
+    max_idle_seconds: f64,
+    max_age_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed_imports: Option<&'a [String]>,
+    forbidden_calls: &'a [String],
     allowed_commands: &'a [String],
     allowed_mounts: Vec<String>,
     controls: &'a BTreeMap<Control, Demand>,
@@ -157,6 +168,12 @@ impl Serialize for Policy {
             max_disk_mb,
             max_output_mb,
             max_cpu_percent,
+            max_tool_calls: self.session.max_tool_calls,
+            max_concurrent_tools: self.session.max_concurrent_tools,
+            max_idle_seconds: self.session.max_idle.get(),
+            max_age_seconds: self.session.max_age.get(),
+            allowed_imports: self.session.allowed_imports.as_deref(),
+            forbidden_calls: &self.session.forbidden_calls,
             allowed_commands: &self.allowed_commands,
             allowed_mounts: self.allowed_mounts.iter().map(Mount::to_string).collect(),
             controls: &self.controls,
@@ -193,6 +210,20 @@ mod tests {
         assert_eq!(standard.hash(), changed.hash());
         changed.allow_file_write = false;
         assert_ne!(standard.hash(), changed.hash());
+        type Change = fn(&mut SessionRules);
+        let changes: [Change; 6] = [
+            |rules| rules.max_tool_calls += 1,
+            |rules| rules.max_concurrent_tools += 1,
+            |rules| rules.allowed_imports = Some(Vec::new()),
+            |rules| rules.forbidden_calls.push("eval".to_owned()),
+            |rules| rules.max_idle = crate::Seconds::whole(1),
+            |rules| rules.max_age = crate::Seconds::whole(1),
+        ];
+        for change in changes {
+            let mut changed = standard.clone();
+            change(&mut changed.session);
+            assert_ne!(standard.hash(), changed.hash());
+        }
         assert_eq!(standard.hash().len(), 64);
     }
 }

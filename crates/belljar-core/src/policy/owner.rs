@@ -4,6 +4,7 @@ use super::Policy;
 use crate::language::Language;
 use crate::limits::{LimitError, LimitNumbers, Limits};
 use crate::request::Request;
+use crate::session::SessionRules;
 use crate::status::NetworkPolicy;
 use crate::units::{Bytes, Seconds};
 
@@ -36,6 +37,7 @@ impl Policy {
         numbers.max_cpu_percent = asked.cpu_percent.map(i64::from);
         widen_derived(&mut numbers, request);
         policy.limits = Limits::new(&numbers)?;
+        widen_session(&mut policy.session, request);
         policy.allowed_languages = Language::ALL.iter().copied().collect();
         policy.allowed_mounts.clone_from(&request.mounts);
         if let Some(network) = request.network.filter(|network| *network != NetworkPolicy::None) {
@@ -55,6 +57,14 @@ fn widen_derived(numbers: &mut LimitNumbers, request: &Request) {
     if request.limits.disk.is_none() {
         numbers.max_disk_mb = numbers.max_disk_mb.max(numbers.max_file_size_mb);
     }
+}
+
+fn widen_session(rules: &mut SessionRules, request: &Request) {
+    let asked = &request.session;
+    raise(&mut rules.max_tool_calls, asked.tool_calls);
+    raise(&mut rules.max_concurrent_tools, asked.concurrent_tools);
+    raise(&mut rules.max_idle, asked.idle);
+    raise(&mut rules.max_age, asked.age);
 }
 
 fn raise<T: PartialOrd>(target: &mut T, asked: Option<T>) {

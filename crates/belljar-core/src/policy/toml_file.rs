@@ -10,7 +10,9 @@ use crate::control::{Control, Demand};
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
+use crate::session::{self, MOST_CONCURRENT_TOOLS, MOST_TOOL_CALLS, SessionRules};
 use crate::status::{IsolationLevel, NetworkPolicy};
+use crate::units::Seconds;
 
 /// What is wrong with a policy file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +49,12 @@ struct PolicyFile {
     max_disk_mb: Option<Spanned<i64>>,
     max_output_mb: Option<Spanned<i64>>,
     max_cpu_percent: Option<Spanned<i64>>,
+    max_tool_calls: Option<Spanned<i64>>,
+    max_concurrent_tools: Option<Spanned<i64>>,
+    max_idle_seconds: Option<Spanned<Number>>,
+    max_age_seconds: Option<Spanned<Number>>,
+    allowed_imports: Option<Vec<Spanned<String>>>,
+    forbidden_calls: Option<Vec<Spanned<String>>>,
     allowed_commands: Option<Vec<String>>,
     allowed_mounts: Option<Vec<Spanned<String>>>,
     controls: Option<BTreeMap<Spanned<String>, Spanned<String>>>,
@@ -118,7 +126,7 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
     let limits = read_limits(&read, base.as_ref(), place)?;
     let mut policy = base.unwrap_or_else(|| Policy::named(&id, &id, limits.clone()));
     policy.limits = limits;
-    policy.name = read.name.unwrap_or_else(|| id.clone());
+    policy.name = read.name.clone().unwrap_or_else(|| id.clone());
     policy.policy_id = id;
     if let Some(level) = &read.isolation_level {
         policy.isolation_level = place.word::<IsolationLevel>(level, "isolation_level")?;
@@ -157,6 +165,7 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
             })?;
         }
     }
+    read_session(&read, &mut policy.session, place)?;
     policy.allow_network = read.allow_network.unwrap_or(policy.allow_network);
     policy.allow_file_write = read.allow_file_write.unwrap_or(policy.allow_file_write);
     policy.require_approval = read.require_approval.unwrap_or(policy.require_approval);
@@ -181,6 +190,78 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
             .insert(control, place.word::<Demand>(demand, control.word())?);
     }
     Ok(policy)
+}
+
+fn read_session(
+    read: &PolicyFile,
+    rules: &mut SessionRules,
+    place: &Place<'_>,
+) -> Result<(), PolicyFileError> {
+    let counts = [
+        (
+            "max_tool_calls",
+            &read.max_tool_calls,
+            (0, MOST_TOOL_CALLS),
+            &mut rules.max_tool_calls,
+        ),
+        (
+            "max_concurrent_tools",
+            &read.max_concurrent_tools,
+            (1, MOST_CONCURRENT_TOOLS),
+            &mut rules.max_concurrent_tools,
+        ),
+    ];
+    for (field, value, (least, most), target) in counts {
+        if let Some(value) = value {
+            *target = session::count(field, *value.get_ref(), least, most).map_err(|error| {
+                let message = format!("must be {}, not {}", error.expected, error.value);
+                place.field(value, field, message)
+            })?;
+        }
+    }
+    let times = [
+        ("max_idle_seconds", &read.max_idle_seconds, &mut rules.max_idle),
+        ("max_age_seconds", &read.max_age_seconds, &mut rules.max_age),
+    ];
+    for (field, value, target) in times {
+        if let Some(value) = value {
+            let seconds = value.get_ref().get();
+            *target = Seconds::new(seconds)
+                .ok()
+                .filter(|seconds| seconds.get() > 0.0)
+                .ok_or_else(|| {
+                    let message = format!("must be a number of seconds above 0, not {seconds}");
+                    place.field(value, field, message)
+                })?;
+        }
+    }
+    if let Some(modules) = &read.allowed_imports {
+        rules.allowed_imports = Some(read_names(modules, "allowed_imports", place)?);
+    }
+    if let Some(calls) = &read.forbidden_calls {
+        rules.forbidden_calls = read_names(calls, "forbidden_calls", place)?;
+    }
+    Ok(())
+}
+
+fn read_names(
+    names: &[Spanned<String>],
+    field: &str,
+    place: &Place<'_>,
+) -> Result<Vec<String>, PolicyFileError> {
+    names
+        .iter()
+        .map(|name| {
+            if session::is_dotted_name(name.get_ref()) {
+                return Ok(name.get_ref().clone());
+            }
+            let message = format!(
+                "`{}` is not a name; write it as code would, such as os.path",
+                name.get_ref().escape_debug()
+            );
+            Err(place.field(name, field, message))
+        })
+        .collect()
 }
 
 fn read_limits(
@@ -380,6 +461,22 @@ mod tests {
                 "max_executions_per_hour = -1",
                 "p.toml:1: max_executions_per_hour: must be 0 or more, not -1",
             ),
+            (
+                "max_tool_calls = -1",
+                "p.toml:1: max_tool_calls: must be from 0 to 1000000, not -1",
+            ),
+            (
+                "max_concurrent_tools = 0",
+                "p.toml:1: max_concurrent_tools: must be from 1 to 1000, not 0",
+            ),
+            (
+                "\nmax_idle_seconds = 0",
+                "p.toml:2: max_idle_seconds: must be a number of seconds above 0, not 0",
+            ),
+            (
+                "allowed_imports = [\"json\",\n\"a b\"]",
+                "p.toml:2: allowed_imports: `a b` is not a name",
+            ),
             ("name = \"x", "p.toml:1: name: "),
             (
                 "allow_network = \"yes\"",
@@ -396,6 +493,16 @@ mod tests {
     fn every_builtin_policy_round_trips_through_toml() {
         for name in Policy::BUILTIN {
             let policy = Policy::builtin(name).unwrap();
+            assert_eq!(Policy::from_toml(&policy.to_toml(), "x"), Ok(policy.clone()));
+            let mut policy = policy;
+            policy.session = SessionRules {
+                max_tool_calls: 0,
+                max_concurrent_tools: 1000,
+                allowed_imports: Some(vec!["os.path".to_owned()]),
+                forbidden_calls: vec!["eval".to_owned()],
+                max_idle: Seconds::whole(1),
+                max_age: Seconds::new(2.5).unwrap(),
+            };
             assert_eq!(Policy::from_toml(&policy.to_toml(), "x"), Ok(policy));
         }
     }

@@ -21,18 +21,18 @@ const MOST_PASSES: usize = 8;
 
 /// What could not be done, and to what.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) operation: &'static str,
+pub(crate) struct Failure {
+    pub(crate) operation: &'static str,
     /// Relative to the place where removing began; escaped.
-    pub(super) object: String,
-    pub(super) source: io::Error,
+    pub(crate) object: String,
+    pub(crate) source: io::Error,
 }
 
 /// Removes `name` below `parent` with everything in it. One that is not there is no failure.
 ///
 /// What cannot be removed stays, with the directories above it; most of the rest goes nevertheless,
 /// and the first failure is told.
-pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Failure> {
+pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Failure> {
     let mut walk = Walk {
         parent,
         levels: Vec::new(),
@@ -57,7 +57,7 @@ pub(super) fn remove_tree(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Fai
 
 /// Opens the directory `name` of `parent`: no link, no other mount. One that shuts us out by its
 /// mode is given another.
-pub(super) fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let open = |flags| {
         openat2(
             parent,

@@ -4,11 +4,49 @@
 use belljar_core::language::RUNNER_DIR;
 
 /// Each file: its place below the runners' directory, and its text.
-const FILES: [(&str, &str); 0] = [];
+macro_rules! embed {
+    ($($dir:literal: $($name:literal),+;)+) => {
+        &[$($((
+            concat!($dir, "/", $name),
+            include_str!(concat!("../../../../guest/", $dir, "/", $name)),
+        ),)+)+]
+    };
+}
+
+const FILES: &[(&str, &str)] = embed! {
+    "python": "__main__.py", "calls.py", "cells.py", "channel.py", "check.py", "decode.py", "displays.py", "encode.py", "ending.py", "environment.py", "imports.py", "interrupts.py", "loop.py", "program.py", "reseed.py", "runner.py", "session.py", "sources.py", "streams.py", "tables.py", "tools.py", "tracebacks.py", "watch.py", "zygote.py";
+    "node": "channel.js", "checks.js", "display.js", "errors.js", "guarded.js", "local.js", "main.js", "modules.js", "program.js", "realm.js", "session.js", "source.js", "stdio.js", "values.js";
+};
 
 /// Where each file stands, and what is in it.
 pub(crate) fn files() -> impl Iterator<Item = (String, Vec<u8>)> {
     FILES
         .iter()
         .map(|(name, text)| (format!("{RUNNER_DIR}/{name}"), text.as_bytes().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A module that was added to a runner and not here would be missed only when it is needed.
+    #[test]
+    fn every_file_of_a_runner_is_embedded() {
+        let guest = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest");
+        let mut there = BTreeSet::new();
+        for dir in ["python", "node"] {
+            for entry in std::fs::read_dir(guest.join(dir)).unwrap() {
+                let path = entry.unwrap().path();
+                if path
+                    .extension()
+                    .is_some_and(|ending| ending == "py" || ending == "js")
+                {
+                    there.insert(format!("{dir}/{}", path.file_name().unwrap().to_str().unwrap()));
+                }
+            }
+        }
+        let embedded: BTreeSet<_> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(embedded, there);
+    }
 }

@@ -99,7 +99,14 @@ fn failure_lines(failure: &Failure) -> Option<(String, Option<&'static str>)> {
         (FailureKind::CompileFailed, _) => return Some((message.clone(), None)),
         (FailureKind::CannotStart, _) => return Some((format!("{subject} cannot start: {message}"), None)),
         (FailureKind::EngineLost, _) => return Some((format!("the sandbox was lost: {message}"), None)),
-        (FailureKind::PolicyViolation, _) => return Some((message.clone(), None)),
+        (
+            FailureKind::PolicyViolation
+            | FailureKind::Exception
+            | FailureKind::Interrupted
+            | FailureKind::Refused
+            | FailureKind::Protocol,
+            _,
+        ) => return Some((message.clone(), None)),
         (FailureKind::Timeout, StageKind::Run) => Some("give it longer with --timeout"),
         (FailureKind::CpuTime, StageKind::Run) => Some("give it more with --cpu-seconds"),
         (FailureKind::OutOfMemory, _) => Some("give it more with --memory"),

@@ -4,6 +4,7 @@
 mod arguments;
 mod limits;
 mod resources;
+mod sessions;
 mod walls;
 
 use std::collections::BTreeSet;
@@ -114,6 +115,7 @@ fn rows() -> Vec<Row> {
         limits::limit_rows(),
         resources::network_rows(),
         resources::file_rows(),
+        sessions::session_rows(),
     ]
     .into_iter()
     .flatten()

@@ -48,7 +48,7 @@ fn the_plan_of_a_python_request() {
             "outputs": [],
             "mounts": [],
             "shows": [],
-            "network": "none",
+            "network": "none", "session": session(),
             "limits": limits,
             "required": essential()
         })
@@ -109,7 +109,7 @@ fn the_plan_of_a_c_request() {
             "outputs": [],
             "mounts": [{"host": "/data/x", "guest": "/mnt/x", "access": "read-only"}],
             "shows": [],
-            "network": "none",
+            "network": "none", "session": session(),
             "limits": {
                 "memory": 256 * MIB, "cpu_time": 30.0, "wall_time": 60.0, "processes": 10,
                 "open_files": 256, "file_size": 64 * MIB, "disk": 256 * MIB, "output": 16 * MIB,
@@ -269,4 +269,12 @@ proptest! {
         prop_assert_eq!(run.wall_time().get(), wall);
         prop_assert_eq!(run.processes(), processes);
     }
+}
+
+/// What every policy says about sessions unless it says otherwise.
+fn session() -> serde_json::Value {
+    serde_json::json!({
+        "max_tool_calls": 100, "max_concurrent_tools": 5, "allowed_imports": null, "forbidden_calls": [],
+        "max_idle": 1800.0, "max_age": 86400.0
+    })
 }

@@ -1,0 +1,223 @@
+//! A session: a sandbox that keeps its interpreter and its files between executions.
+//!
+//! A task of its own, the keeper, owns the sandbox. It runs executions one after the other, ends the
+//! session when it is idle for too long or too old, and ends with the [`Session`]. Everything that comes
+//! out of the sandbox is the guest's word; limits, kills and out-of-memory come from the provider.
+
+mod calls;
+mod cell;
+mod error;
+mod event;
+mod files;
+mod interpreter;
+mod keeper;
+mod log;
+mod message;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use belljar_core::request::FileIn;
+use belljar_core::session::is_identifier;
+use belljar_core::{Bytes, GuestPath, LimitOverrides, Policy, Request, Value};
+use tokio::sync::{mpsc, oneshot};
+
+pub use error::{Expiry, SessionError};
+pub use event::{Event, SessionSink};
+pub use files::{EntryKind, FileEntry, FileError, FileReader};
+pub use log::Logs;
+
+use crate::execute::{Engine, Execution, denied};
+use crate::tools::Tools;
+use keeper::{Command, Keeper};
+use shared::Shared;
+
+/// The most code that one execution takes.
+pub const LONGEST_CODE: Bytes = Bytes::from_mib(8);
+/// How many executions may wait for their turn before callers wait to be let into the queue.
+const QUEUE: usize = 64;
+
+/// What a session has besides its sandbox.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Functions of the host that its code may call.
+    pub tools: Tools,
+    /// Data that its code finds under these names.
+    pub globals: BTreeMap<String, Value>,
+}
+
+/// One piece of code to execute.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    pub code: String,
+    /// What the code finds on its standard input.
+    pub stdin: Option<String>,
+    /// Tighter limits for this one.
+    pub limits: LimitOverrides,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(code: T) -> Self {
+        Self {
+            code: code.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// A live session. Executions asked for at the same time are queued. Dropping it ends everything in it.
+#[derive(Debug)]
+pub struct Session {
+    commands: mpsc::Sender<Command>,
+    shared: Arc<Shared>,
+}
+
+/// Interrupts what a session executes, from any thread or task.
+#[derive(Clone, Debug)]
+pub struct Interrupter {
+    shared: Arc<Shared>,
+}
+
+impl Interrupter {
+    /// Interrupts the execution of the moment as Ctrl-C would: the state is kept. False if nothing
+    /// is being executed.
+    pub fn interrupt(&self) -> bool {
+        self.shared.interrupt()
+    }
+}
+
+impl Session {
+    /// Makes a sandbox for `request`, which must ask for an interpreter, and starts it.
+    pub async fn open(
+        engine: &Engine,
+        policy: &Policy,
+        request: &Request,
+        surroundings: Surroundings,
+    ) -> Result<Self, SessionError> {
+        let plan = engine
+            .plan(policy, request)
+            .map_err(|denial| denied(policy, request, denial))?;
+        let names = surroundings.globals.keys().map(String::as_str);
+        if let Some(name) = names
+            .filter(|name| !is_identifier(name))
+            .next()
+            .or(surroundings.tools.bad_name())
+        {
+            return Err(SessionError::BadName {
+                name: name
+                    .chars()
+                    .take(80)
+                    .collect::<String>()
+                    .escape_debug()
+                    .to_string(),
+            });
+        }
+        let shared = Arc::new(Shared::new(plan.limits().output()));
+        let (commands, receiver) = mpsc::channel(QUEUE);
+        let mut keeper = Keeper::new(
+            engine.clone(),
+            policy.clone(),
+            request.clone(),
+            Arc::new(plan),
+            surroundings,
+            Arc::clone(&shared),
+        )?;
+        keeper.prepare().await?;
+        tokio::spawn(keeper.keep(receiver));
+        Ok(Self { commands, shared })
+    }
+
+    /// Executes code, or waits for its turn to do so. `sink` sees what happens as it happens.
+    ///
+    /// Whatever the code does is an outcome. When the future is dropped, the code is interrupted, and
+    /// ended if it does not mind that.
+    pub async fn execute(
+        &self,
+        cell: impl Into<Cell>,
+        sink: &mut (dyn SessionSink + Send),
+    ) -> Result<Execution, SessionError> {
+        let cell = cell.into();
+        let size = Bytes::new(cell.code.len() as u64 + cell.stdin.as_ref().map_or(0, String::len) as u64);
+        if size > LONGEST_CODE {
+            return Err(SessionError::CodeTooLarge {
+                size,
+                limit: LONGEST_CODE,
+            });
+        }
+        let (events, mut heard) = mpsc::unbounded_channel();
+        let (answer, done) = oneshot::channel();
+        self.tell(Command::Execute { cell, events, answer }).await?;
+        while let Some(event) = heard.recv().await {
+            sink.event(event);
+        }
+        done.await.map_err(|_| self.shared.why_over())?
+    }
+
+    /// A handle with which others can interrupt executions.
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// A new interpreter in the same sandbox: variables are gone, files stay, globals and tools are
+    /// there again. Waits for executions before it.
+    pub async fn reset(&self) -> Result<(), SessionError> {
+        let (answer, done) = oneshot::channel();
+        self.tell(Command::Reset { answer }).await?;
+        done.await.map_err(|_| self.shared.why_over())?
+    }
+
+    /// What was printed so far, the latest of it, up to the policy's output limit.
+    pub fn logs(&self) -> Logs {
+        self.shared.log().read()
+    }
+
+    /// Puts files into the work directory, over what is there. Waits for executions before it.
+    pub async fn put(&self, files: BTreeMap<GuestPath, FileIn>) -> Result<(), SessionError> {
+        let (answer, done) = oneshot::channel();
+        self.tell(Command::Put { files, answer }).await?;
+        done.await.map_err(|_| self.shared.why_over())?
+    }
+
+    /// Opens a regular file of the work directory for reading, in pieces of any size.
+    pub fn get(&self, path: &GuestPath) -> Result<FileReader, SessionError> {
+        Ok(files::open(&*self.directory()?, path)?)
+    }
+
+    /// Everything in the work directory, or below `path`, at most 10,000 entries.
+    pub fn list(&self, path: Option<&GuestPath>) -> Result<Vec<FileEntry>, SessionError> {
+        Ok(files::list(&*self.directory()?, path)?)
+    }
+
+    /// Removes a file, or a directory with everything in it.
+    pub fn delete(&self, path: &GuestPath) -> Result<(), SessionError> {
+        Ok(files::delete(&*self.directory()?, path)?)
+    }
+
+    /// Ends everything and waits until nothing is left. Executions that wait are not started.
+    pub async fn close(self) -> Result<(), SessionError> {
+        let (answer, done) = oneshot::channel();
+        if self.commands.send(Command::Close { answer }).await.is_err() {
+            // It is over already, and whoever ended it waited for that.
+            return Ok(());
+        }
+        done.await.unwrap_or(Ok(()))
+    }
+
+    fn directory(&self) -> Result<Arc<std::os::fd::OwnedFd>, SessionError> {
+        self.shared.touch();
+        self.shared.directory().ok_or_else(|| self.shared.why_over())
+    }
+
+    async fn tell(&self, command: Command) -> Result<(), SessionError> {
+        self.commands
+            .send(command)
+            .await
+            .map_err(|_| self.shared.why_over())
+    }
+}

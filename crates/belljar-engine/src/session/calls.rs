@@ -1,0 +1,252 @@
+//! The tool calls of one execution: counted, queued, run, recorded.
+//!
+//! Every number here comes from the guest. A number that was seen before is a replay and is refused;
+//! so is everything past the budget, and what would have to wait behind too many others.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use belljar_core::{Seconds, ToolCall};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::{Id, JoinSet};
+
+use super::event::Event;
+use super::message::{DEEPEST_VALUE, tool_error, tool_result};
+use crate::tools::{Arguments, ToolError, Tools, panicked};
+
+/// The most calls that wait for their turn.
+const MOST_WAITING: usize = 1_000;
+/// The most refusals that are answered in one execution: a guest that asks without ever reading must
+/// not make us keep answers without end.
+const MOST_REFUSALS: u32 = 200_000;
+/// The longest result that is sent.
+const LONGEST_RESULT: usize = 32 << 20;
+
+/// One call as the guest asked for it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub call: u64,
+    pub name: String,
+    pub arguments: Arguments,
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct Started {
+    call: u64,
+    name: String,
+    bytes: u64,
+    at: Instant,
+}
+
+/// Why a call was refused, and whether that breaks the rules of the protocol.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Its number was used before.
+    Replay,
+    Other,
+}
+
+#[derive(Debug)]
+pub(super) struct Calls {
+    tools: Tools,
+    budget: u32,
+    concurrent: usize,
+    /// The highest number seen in this interpreter.
+    last: u64,
+    asked: u32,
+    refusals: u32,
+    waiting: VecDeque<(Started, Arguments)>,
+    running: JoinSet<Result<Vec<u8>, ToolError>>,
+    started: HashMap<Id, Started>,
+    records: Vec<ToolCall>,
+    events: UnboundedSender<Event>,
+}
+
+impl Calls {
+    /// `last` is the highest call number that this interpreter has used so far.
+    pub(super) fn new(
+        tools: Tools,
+        rules: &belljar_core::SessionRules,
+        last: u64,
+        events: UnboundedSender<Event>,
+    ) -> Self {
+        Self {
+            tools,
+            budget: rules.max_tool_calls,
+            concurrent: rules.max_concurrent_tools as usize,
+            last,
+            asked: 0,
+            refusals: 0,
+            waiting: VecDeque::new(),
+            running: JoinSet::new(),
+            started: HashMap::new(),
+            records: Vec::new(),
+            events,
+        }
+    }
+
+    /// Takes a call on; else the refusal, and the answer to send where there is one.
+    pub(super) fn ask(&mut self, asked: Asked) -> Result<(), (Refusal, Option<Vec<u8>>)> {
+        let Asked {
+            call,
+            name,
+            arguments,
+            bytes,
+        } = asked;
+        if call <= self.last {
+            // One that is under way will have its own answer; this one must not take its place.
+            let in_flight = self.started.values().any(|started| started.call == call)
+                || self.waiting.iter().any(|(started, _)| started.call == call);
+            let error = ToolError::new("ToolCallReplayed", "this call's number was used before");
+            let answer = if in_flight {
+                None
+            } else {
+                self.refusal(call, &error)
+            };
+            return Err((Refusal::Replay, answer));
+        }
+        self.last = call;
+        let budget = self.budget;
+        let error = if self.asked >= budget {
+            ToolError::new(
+                "ToolBudgetExceeded",
+                format!("an execution may call tools {budget} times, and has"),
+            )
+        } else if self.tools.get(&name).is_none() {
+            ToolError::new("ToolNotFound", format!("there is no tool `{}`", cut(&name)))
+        } else if self.waiting.len() >= MOST_WAITING {
+            ToolError::new(
+                "ToolQueueFull",
+                format!("{MOST_WAITING} calls are waiting already"),
+            )
+        } else {
+            self.asked += 1;
+            let at = Instant::now();
+            let _ = self.events.send(Event::ToolStarted {
+                call,
+                name: name.clone(),
+            });
+            self.waiting.push_back((
+                Started {
+                    call,
+                    name,
+                    bytes,
+                    at,
+                },
+                arguments,
+            ));
+            self.start_waiting();
+            return Ok(());
+        };
+        let answer = self.refusal(call, &error);
+        Err((Refusal::Other, answer))
+    }
+
+    /// Refuses a call that belongs to no execution of the moment.
+    pub(super) fn refuse_stray(&mut self, call: u64) -> Option<Vec<u8>> {
+        let error = ToolError::new(
+            "ToolCallRefused",
+            "the execution that this call belongs to is over",
+        );
+        self.refusal(call, &error)
+    }
+
+    fn refusal(&mut self, call: u64, error: &ToolError) -> Option<Vec<u8>> {
+        self.refusals += 1;
+        (self.refusals <= MOST_REFUSALS).then(|| tool_error(call, &error.kind, &error.message))
+    }
+
+    fn start_waiting(&mut self) {
+        while self.running.len() < self.concurrent {
+            let Some((started, arguments)) = self.waiting.pop_front() else {
+                return;
+            };
+            // It was there when the call was taken on.
+            let Some(tool) = self.tools.get(&started.name) else {
+                continue;
+            };
+            let task = self.running.spawn(async move { encode(tool(arguments).await?) });
+            self.started.insert(task.id(), started);
+        }
+    }
+
+    /// The answer of the next tool that ends; pending for ever while none runs. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Vec<u8> {
+        loop {
+            let Some(joined) = self.running.join_next_with_id().await else {
+                return std::future::pending().await;
+            };
+            let (id, result) = match joined {
+                Ok((id, result)) => (id, result),
+                Err(error) => (error.id(), Err(panicked())),
+            };
+            let Some(started) = self.started.remove(&id) else {
+                continue;
+            };
+            self.start_waiting();
+            return self.conclude(started, result);
+        }
+    }
+
+    fn conclude(&mut self, started: Started, result: Result<Vec<u8>, ToolError>) -> Vec<u8> {
+        let Started {
+            call,
+            name,
+            bytes,
+            at,
+        } = started;
+        let record = ToolCall {
+            call,
+            name,
+            duration: Seconds::new(at.elapsed().as_secs_f64()).unwrap_or(Seconds::ZERO),
+            argument_bytes: bytes,
+            result_bytes: result.as_ref().map_or(0, |json| json.len() as u64),
+            error: result.as_ref().err().map(|error| error.kind.clone()),
+        };
+        self.records.push(record.clone());
+        let _ = self.events.send(Event::ToolEnded(record));
+        match result {
+            Ok(json) => tool_result(call, &json),
+            Err(error) => tool_error(call, &error.kind, &error.message),
+        }
+    }
+
+    /// The execution is over: what still runs is dropped. The calls, and the highest number seen.
+    pub(super) fn finish(mut self) -> (Vec<ToolCall>, u64) {
+        self.running.abort_all();
+        let left: Vec<_> = self.started.drain().map(|(_, started)| started).collect();
+        for started in left.into_iter().chain(
+            self.waiting
+                .drain(..)
+                .map(|(started, _)| started)
+                .collect::<Vec<_>>(),
+        ) {
+            let error = ToolError::new("Cancelled", "the execution ended first");
+            self.conclude(started, Err(error));
+        }
+        self.records.sort_by_key(|record| record.call);
+        (self.records, self.last)
+    }
+}
+
+/// A tool's result as JSON, if a guest can take it.
+fn encode(value: belljar_core::Value) -> Result<Vec<u8>, ToolError> {
+    if !value.within_depth(DEEPEST_VALUE) {
+        let message = format!("the tool's result is nested deeper than {DEEPEST_VALUE}");
+        return Err(ToolError::new("ToolResultInvalid", message));
+    }
+    let json = value
+        .to_json()
+        .map_err(|error| ToolError::new("ToolResultInvalid", format!("the tool's result: {error}")))?;
+    if json.len() > LONGEST_RESULT {
+        let message = format!("the tool's result is longer than {LONGEST_RESULT} bytes");
+        return Err(ToolError::new("ToolResultInvalid", message));
+    }
+    Ok(json)
+}
+
+/// A guest's name, short enough to repeat.
+fn cut(name: &str) -> String {
+    name.chars().take(80).collect()
+}

@@ -1,0 +1,311 @@
+//! One execution in a session, from its code to its outcome.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::outcome::Capture;
+use belljar_core::provider::{Ended, Heard, Stream};
+use belljar_core::record::code_hash;
+use belljar_core::{Display, Limits, Outcome, Receipt, Record, Seconds, Usage, guard};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+use super::Cell;
+use super::calls::{Asked, Calls, Refusal};
+use super::error::SessionError;
+use super::event::Event;
+use super::interpreter::interpreting;
+use super::keeper::{Answer, Keeper};
+use super::message::{self, End, Execute, MOST_DISPLAYS, Said};
+use super::shared::Shared;
+use super::verdict::Over;
+use crate::execute::{Execution, denied, now};
+use crate::ident::fresh_id;
+use crate::tools::Arguments;
+
+/// How long after an interrupt another one is sent, and how long after that an execution is ended
+/// that nobody waits for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Messages from this size on are read on another thread, so that a large one holds up nobody.
+const LARGE: usize = 256 << 10;
+
+/// What came of an execution so far.
+struct Run {
+    id: u64,
+    limits: Limits,
+    stdout: Capture,
+    stderr: Capture,
+    displays: Vec<Display>,
+    /// How many bytes of displays there is room for.
+    display_room: u64,
+    calls: Calls,
+    flags: BTreeMap<&'static str, u64>,
+    events: UnboundedSender<Event>,
+    shared: Arc<Shared>,
+}
+
+impl Keeper {
+    pub(super) async fn execute(
+        &mut self,
+        cell: Cell,
+        events: UnboundedSender<Event>,
+        answer: &mut Answer<Execution>,
+    ) -> Result<Execution, SessionError> {
+        guard::check_limits(&self.policy, &cell.limits)
+            .map_err(|denial| denied(&self.policy, &self.request, denial))?;
+        self.prepare().await?;
+        self.executions += 1;
+        let limits = self.plan.limits().lowered(&cell.limits);
+        let output = limits.output().get();
+        let run = Run {
+            id: self.executions,
+            stdout: Capture::new(output),
+            stderr: Capture::new(output),
+            displays: Vec::new(),
+            display_room: output,
+            calls: Calls::new(
+                self.tools.clone(),
+                self.plan.session(),
+                self.last_call,
+                events.clone(),
+            ),
+            flags: BTreeMap::new(),
+            limits,
+            events,
+            shared: Arc::clone(&self.shared),
+        };
+        self.run(cell, run, answer).await
+    }
+
+    async fn run(
+        &mut self,
+        cell: Cell,
+        mut run: Run,
+        answer: &mut Answer<Execution>,
+    ) -> Result<Execution, SessionError> {
+        let started_at = now();
+        let started = Instant::now();
+        let too_old = self.too_old();
+        let Some(interpreting) = interpreting(&mut self.sandbox) else {
+            return Err(SessionError::Closed);
+        };
+        interpreting.begin(&run.limits)?;
+        let execute = Execute {
+            op: "execute",
+            id: run.id,
+            code: &cell.code,
+            stdin: cell.stdin.as_deref(),
+        };
+        // Text and numbers cannot fail to be written.
+        interpreting.say(&serde_json::to_vec(&execute).unwrap_or_default());
+        let mut insist = None;
+        let mut abandoned = None;
+        let over = loop {
+            let again = async {
+                match insist {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let given_up = async {
+                match abandoned {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => answer.closed().await,
+                }
+            };
+            tokio::select! {
+                // Whoever floods must not keep its caller from interrupting, nor outlive its session.
+                biased;
+                () = tokio::time::sleep_until(too_old) => break Over::Aged,
+                () = run.shared.interrupted() => {
+                    interpreting.interrupt();
+                    insist = Some(Instant::now() + PATIENCE);
+                }
+                () = again => {
+                    interpreting.interrupt();
+                    insist = None;
+                }
+                () = given_up => {
+                    if abandoned.is_some() {
+                        break Over::Abandoned;
+                    }
+                    interpreting.interrupt();
+                    insist = Some(Instant::now() + PATIENCE);
+                    abandoned = Some(Instant::now() + 2 * PATIENCE);
+                }
+                reply = run.calls.next() => interpreting.say(&reply),
+                heard = interpreting.hear() => match heard {
+                    Err(error) => break Over::Ended(Ended::Lost(error.to_string())),
+                    Ok(heard) => match heard {
+                    Heard::Output(stream, bytes) => run.output(stream, &bytes),
+                    Heard::Ended(ended) => break Over::Ended(ended),
+                    Heard::Broken(why) => break Over::Broken(why),
+                    Heard::Message(message) => match run.message(message).await {
+                        Ok(Next::Listen) => {}
+                        Ok(Next::Say(reply)) => interpreting.say(&reply),
+                        Ok(Next::Over(end)) => break Over::Said(end),
+                        Err(why) => break Over::Broken(why),
+                    },
+                    },
+                },
+            }
+        };
+        let usage = interpreting.finish(&mut |stream: Stream, bytes: &[u8]| run.output(stream, bytes));
+        let elapsed = started.elapsed();
+        let Some(sandbox) = &self.sandbox else {
+            return Err(SessionError::Closed);
+        };
+        let told = Told {
+            sandbox_id: sandbox.id().to_owned(),
+            receipt: sandbox.receipt(),
+            usage: Usage {
+                wall_seconds: elapsed.as_secs_f64(),
+                ..usage
+            },
+            started_at,
+        };
+        if !over.keeps_state() {
+            self.stop().await;
+        }
+        Ok(self.conclude(&cell, run, over, told))
+    }
+
+    fn conclude(&mut self, cell: &Cell, run: Run, over: Over, told: Told) -> Execution {
+        let (tool_calls, last_call) = run.calls.finish();
+        self.last_call = last_call;
+        let ((status, exit_code, signal, error), value, exception) = over.verdict(&run.limits);
+        let outcome = Outcome {
+            sandbox_id: told.sandbox_id,
+            status,
+            exit_code,
+            signal,
+            stdout: run.stdout.into_captured(),
+            stderr: run.stderr.into_captured(),
+            compile: None,
+            error,
+            value,
+            displays: run.displays,
+            tool_calls,
+            exception,
+            state_lost: self.lost.take(),
+            flags: run
+                .flags
+                .into_iter()
+                .map(|(what, count)| format!("{what} ({count})"))
+                .collect(),
+            files: Vec::new(),
+            duration: Seconds::new(told.usage.wall_seconds).unwrap_or(Seconds::ZERO),
+            usage: told.usage,
+            receipt: told.receipt,
+            started_at: told.started_at,
+            completed_at: now(),
+        };
+        let record = Record {
+            code_hash: code_hash(cell.code.as_bytes()),
+            ..Record::of_outcome(fresh_id("rec"), &self.plan, &outcome)
+        };
+        Execution { outcome, record }
+    }
+}
+
+/// What the engine itself saw of an execution.
+struct Told {
+    sandbox_id: String,
+    receipt: Receipt,
+    usage: Usage,
+    started_at: f64,
+}
+
+/// What to do after a message.
+enum Next {
+    Listen,
+    Say(Vec<u8>),
+    Over(End),
+}
+
+impl Run {
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        let kept = match stream {
+            Stream::Stdout => self.stdout.keep(bytes),
+            Stream::Stderr => self.stderr.keep(bytes),
+        };
+        if !kept.is_empty() {
+            self.shared.log().push(stream, kept);
+            let _ = self.events.send(Event::Output(stream, kept.to_vec()));
+        }
+    }
+
+    /// Takes one message; an error is why its channel is of no use any more.
+    async fn message(&mut self, message: Vec<u8>) -> Result<Next, String> {
+        let bytes = message.len() as u64;
+        let said = if message.len() < LARGE {
+            message::read(&message)
+        } else {
+            match tokio::task::spawn_blocking(move || message::read(&message)).await {
+                Ok(said) => said,
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        Ok(match said.map_err(|error| format!("a message: {error}"))? {
+            Said::Done { id, end } if id == self.id => Next::Over(end),
+            Said::Display { id, data, value } if id == self.id => {
+                self.display(Display { data, value }, bytes);
+                Next::Listen
+            }
+            Said::ToolCall {
+                id,
+                call,
+                name,
+                args,
+                kwargs,
+            } if id == self.id => {
+                let arguments = Arguments { args, kwargs };
+                let asked = Asked {
+                    call,
+                    name,
+                    arguments,
+                    bytes,
+                };
+                match self.calls.ask(asked) {
+                    Ok(()) => Next::Listen,
+                    Err((refusal, reply)) => {
+                        if refusal == Refusal::Replay {
+                            self.flag("a tool call's number was used again");
+                        }
+                        reply.map_or(Next::Listen, Next::Say)
+                    }
+                }
+            }
+            Said::ToolCall { call, .. } => {
+                self.flag("a tool call of another execution");
+                match self.calls.refuse_stray(call) {
+                    Some(reply) => Next::Say(reply),
+                    None => Next::Listen,
+                }
+            }
+            Said::Done { .. } | Said::Display { .. } => {
+                self.flag("a message about another execution");
+                Next::Listen
+            }
+            Said::Ready | Said::Unknown => {
+                self.flag("a message that is not known");
+                Next::Listen
+            }
+        })
+    }
+
+    fn display(&mut self, display: Display, bytes: u64) {
+        if self.displays.len() >= MOST_DISPLAYS || bytes > self.display_room {
+            self.flag("a display that was too much");
+            return;
+        }
+        self.display_room -= bytes;
+        let _ = self.events.send(Event::Display(display.clone()));
+        self.displays.push(display);
+    }
+
+    fn flag(&mut self, what: &'static str) {
+        *self.flags.entry(what).or_default() += 1;
+    }
+}

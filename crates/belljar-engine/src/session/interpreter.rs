@@ -1,0 +1,149 @@
+//! Having an interpreter: starting one, starting another, and finding out that one is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::provider::{Heard, Interpreting, NoSink};
+use belljar_core::{StageKind, StateLost};
+
+use super::error::SessionError;
+use super::keeper::Keeper;
+use super::message::{self, Said};
+use crate::judge::judge;
+
+/// How much of what an interpreter printed before it was ready is told when it fails.
+const LAST_WORDS: usize = 2_000;
+/// How many things that a guest did between executions are looked at before the next one.
+const BETWEEN: usize = 256;
+
+impl Keeper {
+    /// Sees to it that a sandbox with an interpreter is there.
+    pub(super) async fn prepare(&mut self) -> Result<(), SessionError> {
+        if self.interpreting {
+            self.look_after().await?;
+        }
+        if self.interpreting {
+            return Ok(());
+        }
+        if self.sandbox.is_none() {
+            let mut sandbox = self
+                .engine
+                .raise(&self.policy, &self.request, Arc::clone(&self.plan))
+                .await?;
+            let Some(interpreting) = sandbox.interpreting() else {
+                let provider = self.engine.provider().capabilities(&[]).provider;
+                return Err(SessionError::NoSessions { provider });
+            };
+            let directory = interpreting
+                .work_dir()
+                .and_then(|directory| directory.try_clone_to_owned().ok());
+            self.shared.set_directory(directory);
+            self.sandbox = Some(sandbox);
+        }
+        let started = self.start().await;
+        if started.is_err() {
+            // Whatever is left of it is of no use.
+            self.sandbox = None;
+            self.shared.set_directory(None);
+        }
+        started
+    }
+
+    async fn start(&mut self) -> Result<(), SessionError> {
+        let plan = Arc::clone(&self.plan);
+        let (Some(stage), Some(sandbox)) = (plan.stages().last(), &mut self.sandbox) else {
+            return Err(SessionError::Closed);
+        };
+        let Some(interpreting) = sandbox.interpreting() else {
+            return Err(SessionError::Closed);
+        };
+        interpreting.start(stage).await?;
+        interpreting.begin(stage.limits())?;
+        interpreting.say(&self.setup);
+        let mut words = Vec::new();
+        loop {
+            let why = match interpreting.hear().await? {
+                Heard::Message(message) => match message::read(&message) {
+                    Ok(Said::Ready) => break,
+                    Ok(_) => continue,
+                    Err(error) => error.to_string(),
+                },
+                Heard::Output(_, bytes) => {
+                    let room = LAST_WORDS.saturating_sub(words.len());
+                    words.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                    continue;
+                }
+                Heard::Broken(why) => why,
+                Heard::Ended(ended) => {
+                    let (.., failure) = judge(StageKind::Interpreter, stage.limits(), &ended);
+                    failure.map_or_else(|| "it ended at once".to_owned(), |failure| failure.message)
+                }
+            };
+            let words = String::from_utf8_lossy(&words);
+            let why = format!("{why} {}", words.trim()).trim().to_owned();
+            return Err(SessionError::CannotStart { why });
+        }
+        interpreting.finish(&mut NoSink);
+        self.interpreting = true;
+        self.last_call = 0;
+        Ok(())
+    }
+
+    /// Looks at what the guest did since the last execution: what it printed goes to the log, and that it
+    /// ended is noticed.
+    async fn look_after(&mut self) -> Result<(), SessionError> {
+        for _ in 0..BETWEEN {
+            let Some(interpreting) = interpreting(&mut self.sandbox) else {
+                return Ok(());
+            };
+            match tokio::time::timeout(Duration::ZERO, interpreting.hear()).await {
+                Err(_) => return Ok(()),
+                Ok(Ok(Heard::Output(stream, bytes))) => self.shared.log().push(stream, &bytes),
+                // Nobody is executing anything, so there is nothing it could be about.
+                Ok(Ok(Heard::Message(_))) => {}
+                Ok(Ok(Heard::Ended(_) | Heard::Broken(_)) | Err(_)) => {
+                    self.stop().await;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the interpreter, notes what is lost with it, and tells it as well.
+    pub(super) async fn stop(&mut self) -> StateLost {
+        self.interpreting = false;
+        let files_stay = match interpreting(&mut self.sandbox) {
+            Some(interpreting) => interpreting.stop().await,
+            None => false,
+        };
+        let lost = if files_stay {
+            StateLost::Variables
+        } else {
+            self.shared.set_directory(None);
+            if let Some(sandbox) = self.sandbox.take() {
+                // What is wrong with a sandbox that is gone is no news.
+                let _ = sandbox.close().await;
+            }
+            StateLost::VariablesAndFiles
+        };
+        // Files that are lost stay lost, whatever happened to variables since.
+        self.lost = self.lost.max(Some(lost));
+        lost
+    }
+
+    pub(super) async fn reset(&mut self) -> Result<(), SessionError> {
+        if self.sandbox.is_some() && self.stop().await == StateLost::Variables {
+            // That was asked for.
+            self.lost = None;
+        }
+        self.prepare().await
+    }
+}
+
+/// The sandbox of the moment as a place with an interpreter.
+pub(super) fn interpreting(
+    sandbox: &mut Option<Box<dyn belljar_core::provider::Sandbox>>,
+) -> Option<&mut dyn Interpreting> {
+    sandbox.as_mut()?.interpreting()
+}

@@ -1,0 +1,220 @@
+//! The task that owns a session's sandbox and does what it is told, one thing after the other.
+//!
+//! Between executions it does not read what the guest sends: a guest that talks then only fills its own
+//! pipes. What is there is looked at, in bounded portions, when the next execution begins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use belljar_core::provider::Sandbox;
+use belljar_core::request::FileIn;
+use belljar_core::{GuestPath, Plan, Policy, Request, StateLost};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::error::{Expiry, SessionError};
+use super::event::Event;
+use super::message::{DEEPEST_VALUE, Setup};
+use super::shared::Shared;
+use super::{Cell, Surroundings};
+use crate::execute::{Engine, Execution};
+use crate::tools::Tools;
+
+pub(super) type Answer<T> = oneshot::Sender<Result<T, SessionError>>;
+
+/// What a keeper can be told.
+#[derive(Debug)]
+pub(super) enum Command {
+    Execute {
+        cell: Cell,
+        events: mpsc::UnboundedSender<Event>,
+        answer: Answer<Execution>,
+    },
+    Reset {
+        answer: Answer<()>,
+    },
+    Put {
+        files: BTreeMap<GuestPath, FileIn>,
+        answer: Answer<()>,
+    },
+    Close {
+        answer: Answer<()>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) engine: Engine,
+    pub(super) policy: Policy,
+    pub(super) request: Request,
+    pub(super) plan: Arc<Plan>,
+    pub(super) tools: Tools,
+    /// The `setup` message, the same for every interpreter of this session.
+    pub(super) setup: Vec<u8>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) sandbox: Option<Box<dyn Sandbox>>,
+    /// Whether an interpreter is there and answers.
+    pub(super) interpreting: bool,
+    /// What was lost since the last outcome.
+    pub(super) lost: Option<StateLost>,
+    pub(super) executions: u64,
+    /// The highest tool call number of the interpreter of the moment.
+    pub(super) last_call: u64,
+    pub(super) opened: Instant,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        engine: Engine,
+        policy: Policy,
+        request: Request,
+        plan: Arc<Plan>,
+        surroundings: Surroundings,
+        shared: Arc<Shared>,
+    ) -> Result<Self, SessionError> {
+        let Surroundings { tools, globals } = surroundings;
+        for (name, value) in &globals {
+            if !value.within_depth(DEEPEST_VALUE) {
+                return Err(SessionError::BadGlobal {
+                    name: name.clone(),
+                    why: format!("it is nested deeper than {DEEPEST_VALUE}"),
+                });
+            }
+        }
+        let no_env = BTreeMap::new();
+        let env = plan.stages().last().map_or(&no_env, |stage| stage.env());
+        let output = plan.limits().output().get();
+        let setup = Setup::new(env, &globals, tools.names(), plan.session(), output);
+        let setup = serde_json::to_vec(&setup).map_err(|error| SessionError::BadGlobal {
+            name: globals.keys().next().cloned().unwrap_or_default(),
+            why: error.to_string(),
+        })?;
+        if setup.len() > belljar_core::provider::LONGEST_MESSAGE {
+            let largest = globals
+                .into_iter()
+                .max_by_key(|(_, value)| value.to_json().map_or(0, |json| json.len()));
+            return Err(SessionError::BadGlobal {
+                name: largest.map(|(name, _)| name).unwrap_or_default(),
+                why: "all globals together are longer than 64 MiB; put such data into files".to_owned(),
+            });
+        }
+        Ok(Self {
+            engine,
+            policy,
+            request,
+            plan,
+            tools,
+            setup,
+            shared,
+            sandbox: None,
+            interpreting: false,
+            lost: None,
+            executions: 0,
+            last_call: 0,
+            opened: Instant::now(),
+        })
+    }
+
+    /// Does what it is told until the session is over, and leaves nothing behind.
+    pub(super) async fn keep(mut self, mut commands: mpsc::Receiver<Command>) {
+        loop {
+            let (expiry, at) = self.expires();
+            tokio::select! {
+                command = commands.recv() => match command {
+                    None => break,
+                    Some(Command::Close { answer }) => {
+                        let _ = answer.send(self.end().await);
+                        return;
+                    }
+                    Some(command) => {
+                        if self.obey(command).await {
+                            self.shared.expire(Expiry::Age(self.plan.session().max_age));
+                            break;
+                        }
+                    }
+                },
+                () = tokio::time::sleep_until(at) => {
+                    // A file may have been asked for meanwhile, which is use as well.
+                    if self.expires().1 <= Instant::now() {
+                        self.shared.expire(expiry);
+                        break;
+                    }
+                }
+            }
+        }
+        commands.close();
+        let _ = self.end().await;
+    }
+
+    /// Carries a command out; true if the session is too old to go on.
+    async fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::Execute {
+                cell,
+                events,
+                mut answer,
+            } => {
+                // A caller who gave up while waiting wants nothing executed.
+                if !answer.is_closed() {
+                    self.shared.begin();
+                    let result = self.execute(cell, events, &mut answer).await;
+                    self.shared.end();
+                    let _ = answer.send(result);
+                }
+            }
+            Command::Reset { answer } => {
+                let _ = answer.send(self.reset().await);
+                self.shared.touch();
+            }
+            Command::Put { files, answer } => {
+                let _ = answer.send(self.put(&files).await);
+                self.shared.touch();
+            }
+            Command::Close { answer } => {
+                let _ = answer.send(Ok(()));
+            }
+        }
+        self.too_old() <= Instant::now()
+    }
+
+    async fn put(&mut self, files: &BTreeMap<GuestPath, FileIn>) -> Result<(), SessionError> {
+        self.prepare().await?;
+        match &mut self.sandbox {
+            Some(sandbox) => Ok(sandbox.put(files).await?),
+            None => Err(SessionError::Closed),
+        }
+    }
+
+    /// When the session is over if nothing happens, and why.
+    fn expires(&self) -> (Expiry, Instant) {
+        let rules = self.plan.session();
+        let idle = self.shared.last_used() + far(rules.max_idle);
+        let age = self.too_old();
+        if idle < age {
+            (Expiry::Idle(rules.max_idle), idle)
+        } else {
+            (Expiry::Age(rules.max_age), age)
+        }
+    }
+
+    pub(super) fn too_old(&self) -> Instant {
+        self.opened + far(self.plan.session().max_age)
+    }
+
+    /// Ends everything and waits for it.
+    async fn end(&mut self) -> Result<(), SessionError> {
+        self.shared.set_directory(None);
+        self.interpreting = false;
+        match self.sandbox.take() {
+            Some(sandbox) => Ok(sandbox.close().await?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A time that can be added to a clock whatever a policy says.
+fn far(seconds: belljar_core::Seconds) -> std::time::Duration {
+    seconds
+        .duration()
+        .min(std::time::Duration::from_secs(86_400 * 365))
+}
