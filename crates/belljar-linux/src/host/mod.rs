@@ -21,3 +21,4 @@ mod toolchain;
 mod tree;
 mod trial;
 mod watch;
+mod zygote;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use super::launcher::{self, Launcher};
-use crate::wire::{self, Note, NurseryEvent, NurseryRequest, RootSpec, ShellSpec, StepFailure};
+use crate::wire::{self, Note, NurseryEvent, NurseryRequest, RootSpec, ShellSpec, StepFailure, ZygoteSpec};
 
 /// A running nursery. It ends when the last handle is dropped.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ type MadeResult = Result<MadeShell, StepFailure>;
 pub(crate) struct MadeShell {
     pub pidfd: OwnedFd,
     pub control: OwnedFd,
+    /// Handles of its namespaces, where they were asked for.
+    pub namespaces: Vec<OwnedFd>,
     /// What was observed of the root.
     pub notes: Vec<Note>,
 }
@@ -113,6 +115,13 @@ impl Nursery {
         Ok(Asked { made, ended })
     }
 
+    /// Has a zygote started whose end of its channel is `channel`.
+    pub(crate) fn start_zygote(&self, spec: ZygoteSpec, channel: OwnedFd) -> io::Result<()> {
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = NurseryRequest::StartZygote(spec);
+        wire::send(&self.socket, &request, &[channel.as_fd()])
+    }
+
     /// Ends it and everything in it, and waits until nothing is left.
     pub(crate) async fn close(&self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
@@ -154,6 +163,7 @@ fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
                     let _ = sender.send(Ok(MadeShell {
                         pidfd,
                         control,
+                        namespaces: fds.collect(),
                         notes,
                     }));
                 }

@@ -56,6 +56,7 @@ pub(crate) fn shell(plan: &Plan) -> ShellSpec {
         inodes: (disk >> 11).clamp(1024, 1 << 20),
         loopback: plan.network() == NetworkPolicy::Local,
         cgroup: CgroupJoin::None,
+        namespaces: false,
     }
 }
 

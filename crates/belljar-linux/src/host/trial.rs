@@ -60,6 +60,7 @@ fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> {
         inodes: 1024,
         loopback: true,
         cgroup: CgroupJoin::None,
+        namespaces: false,
     };
     let failed = |source| ProviderError::Io {
         operation: "make",

@@ -17,3 +17,4 @@ mod room;
 pub(crate) mod steps;
 
 pub(crate) use pid_one::run;
+pub(crate) use plan::install;

@@ -5,9 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree};
 
-use super::steps::{GUEST_ID, SCRATCH, ShellStep};
+use super::steps::{GUEST_ID, ShellStep};
 use crate::mounts::{self, place};
 use crate::sys;
 use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY, set_attributes};
@@ -83,33 +82,12 @@ impl Raising<'_> {
     }
 
     fn mount_scratch(&self) -> io::Result<()> {
-        let scratch = mounts::tmpfs(&[
-            ("size", self.spec.disk_bytes.to_string()),
-            ("nr_inodes", self.spec.inodes.to_string()),
-            ("mode", "0755".to_owned()),
-        ])?;
-        // Parts can be cloned only from a mount that is attached (before 6.15), so the whole stands
-        // where its last part will be, until that part is all that is missing.
-        let whole_at = format!("/{}", SCRATCH[SCRATCH.len() - 1].path);
-        place::attach(scratch.as_fd(), open_dir(&whole_at)?.as_fd())?;
-        let workspace_is_tree = self.root.workspace_is_tree();
-        for part in &SCRATCH {
-            if part.name == "workspace" && workspace_is_tree {
-                continue;
-            }
-            // mkdir's own mode is cut by the umask; the sticky bit needs a chmod anyway.
-            rustix::fs::mkdirat(&scratch, part.name, Mode::from_raw_mode(0o700))?;
-            let mode = Mode::from_raw_mode(part.mode);
-            rustix::fs::chmodat(&scratch, part.name, mode, rustix::fs::AtFlags::empty())?;
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-            let mount = open_tree(&scratch, part.name, flags)?;
-            let path = format!("/{}", part.path);
-            if path == whole_at {
-                rustix::mount::unmount(&path, UnmountFlags::DETACH)?;
-            }
-            place::attach(mount.as_fd(), open_dir(&path)?.as_fd())?;
-        }
-        let root = open_dir("/")?;
+        mounts::scratch::mount(
+            self.spec.disk_bytes,
+            self.spec.inodes,
+            self.root.workspace_is_tree(),
+        )?;
+        let root = mounts::open_dir("/")?;
         for (tree, mount) in self.late {
             place::attach_at(mount.as_fd(), root.as_fd(), &tree.guest, tree.is_dir)?;
         }
@@ -124,7 +102,7 @@ impl Raising<'_> {
             &[("subset", "pid"), ("hidepid", "4")]
         };
         let mounted = mounts::procfs(hidden).and_then(|proc| {
-            place::attach(proc.as_fd(), open_dir("/proc")?.as_fd())?;
+            place::attach(proc.as_fd(), mounts::open_dir("/proc")?.as_fd())?;
             // A program that it cannot read hides a process even from init, so init looks elsewhere.
             let own = mounts::procfs(&[("subset", "pid")])?;
             Ok(rustix::fs::openat(
@@ -143,11 +121,6 @@ impl Raising<'_> {
             Err(error) => Note::ProcAbsent(error.raw_os_error().unwrap_or(0)),
         });
     }
-}
-
-fn open_dir(path: &str) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// Takes the right to write from every place where files can be made.

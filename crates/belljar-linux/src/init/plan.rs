@@ -192,24 +192,31 @@ impl Plan {
     }
 
     fn filter(&mut self, name: &str, program: &Program, listen: bool) {
-        let flags = if listen { sys::filter::listener_flags() } else { 0 };
-        let bytes = program.bytes();
-        // The kernel's own struct: a count of instructions, and where they are.
-        let mut header = [0u8; 16];
-        header[..2].copy_from_slice(&((bytes.len() / 8) as u16).to_ne_bytes());
-        let args = [
-            i64::from(libc::SECCOMP_SET_MODE_FILTER).into(),
-            flags.into(),
-            Arg::Bytes(header.to_vec(), vec![(8, bytes.to_vec())]),
-        ];
-        let call = Call::new(name, libc::SYS_seccomp, args);
         if listen {
             self.notes.push(Note::ProcessesCounted);
-            self.call(call.sent());
+            self.call(load(name, program, sys::filter::listener_flags()).sent());
         } else {
-            self.call(call.expect(0));
+            self.call(install(program, name));
         }
     }
+}
+
+/// Installs a filter.
+pub(crate) fn install(program: &Program, name: &str) -> Call {
+    load(name, program, 0).expect(0)
+}
+
+fn load(name: &str, program: &Program, flags: i64) -> Call {
+    let bytes = program.bytes();
+    // The kernel's own struct: a count of instructions, and where they are.
+    let mut header = [0u8; 16];
+    header[..2].copy_from_slice(&((bytes.len() / 8) as u16).to_ne_bytes());
+    let args = [
+        i64::from(libc::SECCOMP_SET_MODE_FILTER).into(),
+        flags.into(),
+        Arg::Bytes(header.to_vec(), vec![(8, bytes.to_vec())]),
+    ];
+    Call::new(name, libc::SYS_seccomp, args)
 }
 
 fn prctl(name: &str, args: [i64; 5]) -> Call {

@@ -5,25 +5,6 @@ use crate::wire::{CgroupJoin, GuestSpec, ShellSpec};
 /// The uid and gid that every guest sees itself as.
 pub(crate) const GUEST_ID: u32 = 1000;
 
-/// A part of scratch memory: where it is attached, its name within the whole, and its mode.
-#[derive(Debug)]
-pub(crate) struct ScratchPart {
-    pub path: &'static str,
-    pub name: &'static str,
-    pub mode: u32,
-}
-
-const fn part(path: &'static str, name: &'static str, mode: u32) -> ScratchPart {
-    ScratchPart { path, name, mode }
-}
-
-/// The work directory comes first.
-pub(crate) const SCRATCH: [ScratchPart; 3] = [
-    part("workspace", "workspace", 0o755),
-    part("dev/shm", "shm", 0o1777),
-    part("tmp", "tmp", 0o1777),
-];
-
 /// One step of raising the root that a nursery's shells have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RootStep {
@@ -182,6 +163,7 @@ mod tests {
             inodes: 1024,
             loopback,
             cgroup,
+            namespaces: false,
         }
     }
 

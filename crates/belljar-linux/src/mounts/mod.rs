@@ -1,16 +1,24 @@
 //! File systems and places that a sandbox is put together from.
 
 pub(crate) mod place;
+pub(crate) mod scratch;
 mod tree;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
 };
 
 pub(crate) use tree::clone_tree;
+
+/// A handle of the directory at `path`.
+pub(crate) fn open_dir(path: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
 
 /// Checks that the root we stand in is our own.
 pub(crate) fn check_root() -> io::Result<()> {

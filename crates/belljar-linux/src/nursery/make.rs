@@ -11,7 +11,7 @@ use crate::init::{self, steps::GUEST_ID};
 use crate::mounts;
 use crate::sys;
 use crate::sys::process::{Side, clone_child};
-use crate::wire::{self, CgroupJoin, HostIds, NurseryEvent, ShellSpec, StepFailure};
+use crate::wire::{self, CgroupJoin, HostIds, NAMESPACE_NAMES, NurseryEvent, ShellSpec, StepFailure};
 
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
@@ -34,6 +34,8 @@ fn at<T, E: Into<io::Error>>(step: &str, result: Result<T, E>) -> StepResult<T> 
 struct Made {
     pidfd: OwnedFd,
     control: OwnedFd,
+    /// Handles of its namespaces, where they were asked for.
+    namespaces: Vec<OwnedFd>,
 }
 
 impl Nursery<'_> {
@@ -41,7 +43,8 @@ impl Nursery<'_> {
     pub(super) fn make_shell(&mut self, number: u64, spec: &ShellSpec, fds: &[OwnedFd]) -> io::Result<()> {
         match self.try_make(number, spec, fds) {
             Ok(made) => {
-                let fds = [made.pidfd.as_fd(), made.control.as_fd()];
+                let fds = [&made.pidfd, &made.control].into_iter().chain(&made.namespaces);
+                let fds: Vec<_> = fds.map(AsFd::as_fd).collect();
                 wire::send(self.control, &NurseryEvent::Made { shell: number }, &fds)
             }
             Err(failure) => {
@@ -104,23 +107,45 @@ impl Nursery<'_> {
             (None, HostIds::Own { uid, gid }) => (uid, gid),
             (None, HostIds::Fresh) => (GUEST_ID, GUEST_ID),
         };
-        let ready = self
-            .map_ids(pidfd.as_fd(), ids, lease.is_none())
-            .and_then(|()| Ok(rustix::io::write(&go_nursery, b"g")?));
-        if let Err(error) = ready {
-            // Reaping it later finds no entry, which is fine.
-            let _ = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL);
-            return at("MapIds", Err(error));
-        }
+        let ready = self.host_pid(pidfd.as_fd()).and_then(|host_pid| {
+            self.map_ids(host_pid, ids, lease.is_none())?;
+            // Now or never: once init has made itself unreadable nobody can open them.
+            let namespaces = self.namespaces(host_pid, spec.namespaces)?;
+            rustix::io::write(&go_nursery, b"g")?;
+            Ok(namespaces)
+        });
+        let namespaces = match ready {
+            Ok(namespaces) => namespaces,
+            Err(error) => {
+                // Reaping it later finds no entry, which is fine.
+                let _ = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL);
+                return at("MapIds", Err(error));
+            }
+        };
         self.shells.insert(pid, Shell { number, ids: lease });
-        Ok(Made { pidfd, control })
+        Ok(Made {
+            pidfd,
+            control,
+            namespaces,
+        })
     }
 
-    /// Maps the one id that a shell has. The nursery may have no `/proc` of its own, so this goes
+    /// The host's number of a child. The nursery may have no `/proc` of its own, so all of this goes
     /// through the host's, where processes have other numbers.
-    fn map_ids(&self, process: BorrowedFd<'_>, outside: (u32, u32), deny_groups: bool) -> io::Result<()> {
+    fn host_pid(&self, process: BorrowedFd<'_>) -> io::Result<i32> {
         let about = self.read(&format!("self/fdinfo/{}", process.as_raw_fd()))?;
-        let pid = sys::process::pid_in_fdinfo(&about).ok_or(io::ErrorKind::NotFound)?;
+        sys::process::pid_in_fdinfo(&about).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn namespaces(&self, pid: i32, wanted: bool) -> io::Result<Vec<OwnedFd>> {
+        let names = NAMESPACE_NAMES.iter().filter(|_| wanted);
+        names
+            .map(|(name, _)| self.open(&format!("{pid}/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC))
+            .collect()
+    }
+
+    /// Maps the one id that a shell has.
+    fn map_ids(&self, pid: i32, outside: (u32, u32), deny_groups: bool) -> io::Result<()> {
         if deny_groups {
             self.write(&format!("{pid}/setgroups"), "deny")?;
         }
@@ -128,17 +153,20 @@ impl Nursery<'_> {
         self.write(&format!("{pid}/gid_map"), &format!("{GUEST_ID} {} 1", outside.1))
     }
 
+    /// Opens a file of the host's `/proc`.
+    pub(super) fn open(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        Ok(rustix::fs::openat(&self.host_proc, path, flags, Mode::empty())?)
+    }
+
     fn read(&self, path: &str) -> io::Result<String> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.host_proc, path, flags, Mode::empty())?;
+        let file = self.open(path, OFlags::RDONLY | OFlags::CLOEXEC)?;
         let mut text = [0u8; 1024];
         let count = rustix::io::read(&file, &mut text)?;
         Ok(String::from_utf8_lossy(&text[..count]).into_owned())
     }
 
     fn write(&self, path: &str, text: &str) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.host_proc, path, flags, Mode::empty())?;
+        let file = self.open(path, OFlags::WRONLY | OFlags::CLOEXEC)?;
         mounts::write_all(&file, text.as_bytes())
     }
 }

@@ -8,6 +8,7 @@
 mod ids;
 mod make;
 mod root;
+mod zygote;
 
 use std::collections::HashMap;
 use std::io;
@@ -134,6 +135,10 @@ impl Nursery<'_> {
                 match incoming.receive_some::<NurseryRequest>(self.control.as_fd()) {
                     Ok(Some((NurseryRequest::MakeShell { shell, spec }, fds))) => {
                         self.make_shell(shell, &spec, &fds)?;
+                    }
+                    Ok(Some((NurseryRequest::StartZygote(spec), fds))) => {
+                        // Where it cannot be started its channel closes, which says as much.
+                        let _ = self.start_zygote(&spec, &fds);
                     }
                     Ok(None) => {}
                     // The engine hung up: leaving ends everything in this pid namespace.

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
-use crate::init::steps::{RootStep, SCRATCH};
-use crate::mounts::{self, place};
+use crate::init::steps::RootStep;
+use crate::mounts::{self, place, scratch};
 use crate::sys;
 use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY, set_attributes};
 use crate::weaken;
@@ -115,7 +115,7 @@ impl Raising<'_> {
 
     /// Where each shell mounts what is its own: nothing can be made in the root once it is sealed.
     fn make_places(&self) -> io::Result<()> {
-        for path in SCRATCH.iter().map(|part| part.path).chain(["proc"]) {
+        for path in scratch::PARTS.iter().map(|part| part.path).chain(["proc"]) {
             place::dir(self.root()?, path)?;
         }
         Ok(())
@@ -145,8 +145,7 @@ impl Raising<'_> {
 
 /// Whether a place lies within scratch memory, which each shell has of its own.
 pub(super) fn is_below_scratch(guest: &str) -> bool {
-    let guest = guest.trim_start_matches('/');
-    SCRATCH.iter().any(|part| {
+    scratch::PARTS.iter().any(|part| {
         guest
             .strip_prefix(part.path)
             .is_some_and(|rest| rest.starts_with('/'))

@@ -33,21 +33,43 @@ impl FilterOptions {
 
 /// Programs that were compiled before they are needed: the launcher has time for that while the
 /// engine is busy, and every init inherits them.
-#[derive(Debug, Default)]
-pub(crate) struct PreparedFilters(HashMap<FilterOptions, Program>);
+#[derive(Debug)]
+pub(crate) struct PreparedFilters {
+    guests: HashMap<FilterOptions, Program>,
+    zygote: Program,
+}
+
+/// What putting a fork into a shell takes beyond what a guest may call.
+const ZYGOTE: [libc::c_long; 2] = [libc::SYS_setns, libc::SYS_prlimit64];
 
 impl PreparedFilters {
     pub(crate) fn all() -> Self {
-        let table = rules();
-        Self(
-            FilterOptions::all()
-                .map(|options| (options, compile(&table, options)))
-                .collect(),
-        )
+        let mut table = rules();
+        let guests = FilterOptions::all()
+            .map(|options| (options, compile(&table, options)))
+            .collect();
+        for rule in &mut table {
+            if ZYGOTE.contains(&rule.number) {
+                rule.action = RuleAction::Allow;
+            }
+        }
+        let of_zygote = FilterOptions {
+            memory_accounted: true,
+            count_processes: false,
+        };
+        Self {
+            guests,
+            zygote: compile(&table, of_zygote),
+        }
+    }
+
+    /// For a warm interpreter that forks guests.
+    pub(crate) const fn zygote(&self) -> &Program {
+        &self.zygote
     }
 
     pub(crate) fn get(&self, options: FilterOptions) -> Option<&Program> {
-        self.0.get(&options)
+        self.guests.get(&options)
     }
 }
 

@@ -20,18 +20,32 @@ pub(crate) enum Side {
 ///
 /// Must be called from a process with a single thread: the child keeps using the heap.
 pub(crate) fn clone_child(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side> {
+    clone_child_as(flags, cgroup, None)
+}
+
+/// The same, with that pid where it is free and the kernel lets us choose.
+pub(crate) fn clone_child_as(
+    flags: u64,
+    cgroup: Option<BorrowedFd<'_>>,
+    number: Option<i32>,
+) -> io::Result<Side> {
     let mut pidfd: libc::c_int = -1;
     // SAFETY: clone_args is plain integers, for which all zeroes is a valid value.
     let mut arguments: libc::clone_args = unsafe { mem::zeroed() };
     arguments.flags = flags | libc::CLONE_PIDFD as u64;
     arguments.pidfd = &raw mut pidfd as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
+    let number = number.map(|number| [number]);
+    if let Some(number) = &number {
+        arguments.set_tid = number.as_ptr() as u64;
+        arguments.set_tid_size = 1;
+    }
     if let Some(cgroup) = cgroup {
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = cgroup.as_raw_fd() as u64;
     }
     // SAFETY: no stack and no CLONE_VM are given, so the child runs on a copy of this one's memory
-    // as after fork(); `arguments` and `pidfd` outlive the call. The launcher and init have one
+    // as after fork(); `arguments`, `number` and `pidfd` outlive the call. The launcher and init have one
     // thread, so no lock can be held by a thread that the child lacks.
     let pid = checked(unsafe {
         libc::syscall(

@@ -23,6 +23,8 @@ pub(crate) enum LauncherEvent {
 pub(crate) enum NurseryRequest {
     /// Make a shell. Descriptors: the v2 cgroup's directory, or the v1 groups' `tasks` files.
     MakeShell { shell: u64, spec: ShellSpec },
+    /// Start a warm interpreter. Descriptor: its end of its channel to the engine.
+    StartZygote(ZygoteSpec),
 }
 
 /// Nursery to engine.
@@ -138,6 +140,27 @@ pub(crate) struct ShellSpec {
     pub inodes: u64,
     pub loopback: bool,
     pub cgroup: CgroupJoin,
+    /// Whether handles of its namespaces are wanted, for a warm interpreter's fork to enter.
+    pub namespaces: bool,
+}
+
+/// A shell's namespaces, in the order in which a fork enters them: the user namespace first, since it
+/// gives the right to enter the others. A pid namespace is entered by being born into it.
+pub(crate) const NAMESPACE_NAMES: [(&str, i32); 7] = [
+    ("pid", libc::CLONE_NEWPID),
+    ("user", libc::CLONE_NEWUSER),
+    ("ipc", libc::CLONE_NEWIPC),
+    ("uts", libc::CLONE_NEWUTS),
+    ("net", libc::CLONE_NEWNET),
+    ("cgroup", libc::CLONE_NEWCGROUP),
+    ("mnt", libc::CLONE_NEWNS),
+];
+
+/// How a zygote is to be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ZygoteSpec {
+    pub argv: Vec<String>,
+    pub env: Vec<(String, String)>,
 }
 
 /// Which host ids the guest gets.

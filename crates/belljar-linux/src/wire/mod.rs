@@ -3,12 +3,14 @@
 //! A frame is a header of eight bytes (length, number of descriptors), then the body. Descriptors
 //! travel with the header. Both ends are ours; the limits are there so that a bug stays a bug.
 
+mod json;
 mod messages;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+pub(crate) use json::{receive_json, send_json};
 pub(crate) use messages::*;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
