@@ -10,8 +10,14 @@ const arguments_ = [host.realm, -1, false, true, false]; // no time limit, no de
 let depth = 0;
 exports.running = () => depth > 0;
 
-// Calls `job`. Returns 'done', 'interrupted', or what was thrown by a left-behind job as `{ thrown }`.
+// Thrown where an uncaught exception is to be handled but nothing is to be told.
+exports.STOPPED = { toString: () => 'stopped' };
+
+// Calls `job`. Returns 'done' or 'interrupted'.
 exports.run = function run(job) {
+  // Node forgets an interrupt that stopped nothing when a guarded call ends, so it is asked for before.
+  if (exports.pending()) return 'interrupted';
+  const before = host.executionAsyncId();
   depth++;
   host.realm.job = () => {
     job();
@@ -21,9 +27,12 @@ exports.run = function run(job) {
     Reflect.apply(host.runInContext, script, arguments_);
     return 'done';
   } catch (error) {
-    // `thrown` first: reading the code of a hostile object may throw too.
-    if (host.types.isNativeError(error) && interrupted(error)) return 'interrupted';
-    return { thrown: error };
+    const stopped = host.types.isNativeError(error) && interrupted(error);
+    // Something thrown out of a next tick leaves Node's own stack of contexts askew, which would end the
+    // process. Node's handler of uncaught exceptions, which also tells of the error, puts it straight.
+    if (!stopped) host.uncaught(error, false);
+    else if (host.executionAsyncId() !== before) host.uncaught(exports.STOPPED, false);
+    return stopped ? 'interrupted' : 'done';
   } finally {
     depth--;
   }

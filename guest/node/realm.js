@@ -30,6 +30,8 @@ function capture(given) {
     natives: process.binding('natives'),
     exit: process.reallyExit.bind(process),
     tick: process._tickCallback,
+    uncaught: process._fatalException,
+    executionAsyncId: require('async_hooks').executionAsyncId,
     kill: process.kill.bind(process),
     pid: process.pid,
     // The binding's own `run`: the public one takes away the listeners of SIGINT first, and for that moment

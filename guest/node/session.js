@@ -196,7 +196,7 @@ function wait(current, value) {
 }
 
 function inside(current, job) {
-  if (current.dead) return;
+  if (current.dead || current.result !== undefined) return;
   if (guarded.running()) job();
   else host.setImmediate(() => current.dead || enter(job));
 }
@@ -205,17 +205,18 @@ function inside(current, job) {
 function enter(job) {
   const current = cell;
   const how = guarded.run(job);
+  if (current && current.result !== undefined) return deliver(current);
   if (how === 'interrupted') {
     if (current && current.exit !== undefined) end(current, 'exit', exitError(current.exit));
     else if (current) end(current, 'interrupted', interruptError());
-    return;
+    return undefined;
   }
-  if (how !== 'done') lost(how.thrown);
   if (current && !current.dead && !current.poll) {
     current.poll = host.setInterval(() => {
       if (guarded.pending()) end(current, 'interrupted', interruptError());
     }, POLL);
   }
+  return undefined;
 }
 
 const interruptError = () => ({ type: 'Interrupted', message: 'interrupted', traceback: 'Interrupted', line: null, column: null });
@@ -223,15 +224,11 @@ const exitError = (code) => ({ type: 'Exit', message: String(code), traceback: '
 
 function succeed(current, value) {
   let text = '';
-  if (value !== undefined) {
-    if (display.isShown(value)) {
-      try {
-        show([value]);
-      } catch (error) {
-        return fail(current, error);
-      }
-    }
-    text = `,"value":${values.encode(value, config.limits)}`;
+  try {
+    if (display.isShown(value)) show([value]);
+    if (value !== undefined) text = `,"value":${values.encode(value, config.limits)}`;
+  } catch (error) {
+    return fail(current, error);
   }
   if (current.dead) return undefined;
   if (current.showing > 0) {
@@ -250,9 +247,17 @@ function end(current, status, error) {
   finish(current, `"status":"${status}","error":${json(error)}`);
 }
 
+// Within a guarded call an interrupt may come between any two steps. So there only the result is kept, in
+// one step, and what follows is done outside.
 function finish(current, text) {
+  if (current.result === undefined) current.result = text;
+  if (!guarded.running()) deliver(current);
+}
+
+function deliver(current) {
   if (current.dead) return;
   current.dead = true;
+  const text = current.result;
   if (current.poll) host.clearInterval(current.poll);
   // From the loop, so that what the cell printed last has been handed over.
   host.setImmediate(() =>
@@ -268,12 +273,10 @@ function finish(current, text) {
 
 // An error that no cell waits for.
 function lost(error) {
-  if (error === EXIT) return;
+  if (error === guarded.STOPPED) return;
   const text = host.types.isNativeError(error) ? errors.traceback(error, directory) : values.repr(error);
   stdio.complain(`Uncaught ${text}`);
 }
-
-const EXIT = { toString: () => 'exit' };
 
 // The process belongs to the session: `exit` ends the cell. Stopping it as an interrupt would is the one
 // way that no `catch` of the cell gets hold of.
@@ -289,7 +292,7 @@ function exit(args) {
     }
     end(current, 'exit', exitError(current.exit));
   }
-  throw EXIT;
+  throw guarded.STOPPED;
 }
 
 exports.start = function start() {
@@ -303,5 +306,9 @@ exports.start = function start() {
   const first = channel.parse(host.first);
   if (first.op !== 'setup') setup({});
   receive(first);
-  source.warm();
+  try {
+    source.warm();
+  } catch {
+    // Each cell will say what is missing.
+  }
 };

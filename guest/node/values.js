@@ -97,7 +97,8 @@ class Writer {
 
   raw(store, offset, length, before) {
     if (Math.ceil(length / 3) * 4 + before.length > this.left) return this.cut('size', `${length} bytes`);
-    const text = Reflect.apply(buffer.toString, buffer.from(store, offset, length), ['base64']);
+    // A buffer that was handed to somebody else has no bytes any more.
+    const text = attempt(() => Reflect.apply(buffer.toString, buffer.from(store, offset, length), ['base64']), '');
     return this.put(`${before}"v":"${text}"}`);
   }
 

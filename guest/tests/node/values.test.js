@@ -105,9 +105,9 @@ test('hostile and huge values are cut and never end the runner', () =>
       '({ toJSON() { throw new Error("no") } })',
       '({ get a() { return { get a() { throw undefined } } } })',
       'new (class { [Symbol.for("nodejs.util.inspect.custom")]() { throw 1 } })()',
-      'new (class { get constructor() { throw 1 } })()',
-      'const p = Proxy.revocable({}, {}); p.revoke(); p.proxy',
-      'Object.assign(new Error("e"), { get name() { throw 1 } })',
+      'Object.create(class {}.prototype, { constructor: { get() { throw 1 } } })',
+      'const p = Proxy.revocable({}, {}); p.revoke(); [p.proxy]',
+      'Object.defineProperty(new Error("e"), "name", { get() { throw 1 } })',
       'const e = new Error("e"); Object.defineProperty(e, "message", { get() { throw 1 } }); e',
       'let ab = new ArrayBuffer(8); let ta = new Uint8Array(ab); structuredClone(ab, { transfer: [ab] }); ta',
     ]) {
