@@ -64,6 +64,10 @@ pub struct Recipe {
     pub data_limit: bool,
     /// How an interpreter that stays is started, where the language has a runner.
     pub runner: Option<&'static [&'static str]>,
+    /// Whether its runner can fork others that are as warm.
+    pub forks: bool,
+    /// Beginnings of variables that an interpreter reads only when it starts.
+    pub start_variables: &'static [&'static str],
 }
 
 /// Where runners stand inside a sandbox.
@@ -103,6 +107,8 @@ const fn interpreted(
         env: &[],
         data_limit: false,
         runner: None,
+        forks: false,
+        start_variables: &[],
     }
 }
 
@@ -121,6 +127,8 @@ const fn compiled(
         env: &[],
         data_limit: false,
         runner: None,
+        forks: false,
+        start_variables: &[],
     }
 }
 
@@ -136,6 +144,18 @@ pub const TABLE: &[LanguageSpec] = &[
             // A limit on data gives Python the chance to raise MemoryError before the kernel kills it.
             data_limit: true,
             runner: Some(&["{0}", "/.belljar/python/__main__.py"]),
+            forks: true,
+            start_variables: &[
+                "PYTHON",
+                "LD_",
+                "LC_",
+                "LANG",
+                "MALLOC_",
+                "OMP_",
+                "OPENBLAS_",
+                "MKL_",
+                "MPL",
+            ],
             ..interpreted(&[&["python3", "python"]], &["--version"], &["{0}", "{file}"])
         }],
         install: "python3",
@@ -147,6 +167,7 @@ pub const TABLE: &[LanguageSpec] = &[
         file: "main.js",
         recipes: &[Recipe {
             runner: Some(&["{0}", "/.belljar/node/main.js"]),
+            start_variables: &["NODE_", "LD_", "LC_", "LANG", "UV_", "NO_COLOR", "FORCE_COLOR"],
             ..interpreted(&[&["node", "nodejs"]], &["--version"], &["{0}", "{file}"])
         }],
         install: "nodejs",

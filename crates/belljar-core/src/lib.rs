@@ -40,7 +40,7 @@ pub use limits::{LimitOverrides, Limits};
 pub use mount::{Access, Mount};
 pub use outcome::{Captured, Display, Exception, Failure, FailureKind, Outcome, StateLost, ToolCall, Usage};
 pub use path::{GuestPath, WorkspaceId};
-pub use plan::{Plan, Stage, StageKind};
+pub use plan::{Plan, Stage, StageKind, Warm};
 pub use policy::Policy;
 pub use provider::{Provider, ProviderError, Sandbox};
 pub use receipt::Receipt;

@@ -60,6 +60,58 @@ pub struct Stage {
     pub(crate) limits: Limits,
     pub(crate) file_write: bool,
     pub(crate) data_limit: bool,
+    #[serde(skip)]
+    pub(crate) warm: Option<Warm>,
+}
+
+/// How a stage may be run by an interpreter that was started before the request came.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Warm {
+    pub(crate) runner: Vec<String>,
+    pub(crate) forks: bool,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) preload: Vec<String>,
+    pub(crate) script: Option<Script>,
+}
+
+/// A program for an interpreter that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Script {
+    pub(crate) path: String,
+    pub(crate) args: Vec<String>,
+}
+
+impl Warm {
+    /// The command that starts the runner.
+    pub fn runner(&self) -> &[String] {
+        &self.runner
+    }
+    /// Whether the runner can be a zygote: one that forks others.
+    pub const fn forks(&self) -> bool {
+        self.forks
+    }
+    /// The variables it is started with, none of them the request's.
+    pub const fn env(&self) -> &BTreeMap<String, String> {
+        &self.env
+    }
+    /// Modules to import beforehand.
+    pub fn preload(&self) -> &[String] {
+        &self.preload
+    }
+    /// The program to run; none for an interpreter that stays.
+    pub const fn script(&self) -> Option<&Script> {
+        self.script.as_ref()
+    }
+}
+
+impl Script {
+    /// Where it stands in the sandbox.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+    pub fn args(&self) -> &[String] {
+        &self.args
+    }
 }
 
 /// What a stage is for.
@@ -149,6 +201,10 @@ impl Stage {
     /// Whether it may write files at all.
     pub const fn file_write(&self) -> bool {
         self.file_write
+    }
+    /// How it may be run by an interpreter that waits; none where it needs a fresh one.
+    pub const fn warm(&self) -> Option<&Warm> {
+        self.warm.as_ref()
     }
     /// Whether a limit on its data gives it a memory error that it can catch.
     pub const fn data_limit(&self) -> bool {

@@ -31,6 +31,8 @@ pub struct Request {
     pub session: SessionWishes,
     /// Controls the caller insists on, beyond the policy.
     pub controls: BTreeMap<Control, Demand>,
+    /// Run in an interpreter that nothing else was forked from.
+    pub fresh_interpreter: bool,
     /// Refuse arguments that name places outside the work directory (R47).
     pub check_paths: bool,
     pub workspace: Workspace,
@@ -108,6 +110,7 @@ impl Request {
             limits: LimitOverrides::default(),
             session: SessionWishes::default(),
             controls: BTreeMap::new(),
+            fresh_interpreter: false,
             check_paths: false,
             workspace: Workspace::default(),
             caller: Caller::default(),

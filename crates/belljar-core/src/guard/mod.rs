@@ -9,6 +9,7 @@ mod session;
 mod stages;
 #[cfg(test)]
 mod tests;
+mod warm;
 
 use std::collections::BTreeSet;
 

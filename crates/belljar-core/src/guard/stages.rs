@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::warm::warm;
 use crate::capabilities::{Capabilities, Toolchain};
 use crate::denial::{Denial, DenialCode};
 use crate::language::Language;
 use crate::limits::{LimitOverrides, Limits};
 use crate::path::GuestPath;
-use crate::plan::{Stage, StageKind, WORK_DIR};
+use crate::plan::{Script, Stage, StageKind, WORK_DIR};
 use crate::policy::Policy;
 use crate::request::{FileIn, Request, Source};
 
@@ -79,11 +80,13 @@ pub(super) fn build(
         (Source::Code { .. } | Source::Interpreter { .. }, None) => {}
         (Source::Interpreter { .. }, Some(toolchain)) => {
             env.extend(toolchain_env(toolchain));
+            let warm = warm(policy, request, toolchain, &env, limits, None);
             env.extend(request.env.clone());
             let argv = toolchain.recipe.runner.unwrap_or_default();
             let argv = argv.iter().map(|word| fill_word(word, "", toolchain, limits));
             stages.push(Stage {
                 kind: StageKind::Interpreter,
+                warm,
                 ..run_stage(policy, argv.collect(), env, limits, toolchain.recipe.data_limit)
             });
         }
@@ -95,6 +98,11 @@ pub(super) fn build(
                 files.insert(path, FileIn::inline(code.clone()));
             }
             env.extend(toolchain_env(toolchain));
+            let script = Script {
+                path: format!("{WORK_DIR}/{}", spec.file),
+                args: request.args.clone(),
+            };
+            let warm = warm(policy, request, toolchain, &env, limits, Some(script));
             env.extend(request.env.clone());
             let fill = |words: &[&str], limits: &Limits| -> Vec<String> {
                 words
@@ -117,11 +125,15 @@ pub(super) fn build(
                     limits,
                     file_write: true,
                     data_limit: false,
+                    warm: None,
                 });
             }
             let mut argv = fill(recipe.run, limits);
             argv.extend(request.args.iter().cloned());
-            stages.push(run_stage(policy, argv, env, limits, recipe.data_limit));
+            stages.push(Stage {
+                warm,
+                ..run_stage(policy, argv, env, limits, recipe.data_limit)
+            });
         }
     }
     (stages, files)
@@ -148,6 +160,7 @@ fn run_stage(
         limits: limits.clone(),
         file_write: policy.allow_file_write,
         data_limit,
+        warm: None,
     }
 }
 
@@ -158,7 +171,7 @@ pub(super) fn widest(limits: &Limits, stages: &[Stage]) -> Limits {
         .fold(limits.clone(), |widest, stage| widest.widened_to(stage.limits()))
 }
 
-fn fill_word(word: &str, file: &str, toolchain: &Toolchain, limits: &Limits) -> String {
+pub(super) fn fill_word(word: &str, file: &str, toolchain: &Toolchain, limits: &Limits) -> String {
     let mut filled = word
         .replace("{file}", file)
         .replace("{memory_mb}", &limits.memory().mib_ceil().to_string());

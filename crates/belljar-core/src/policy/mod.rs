@@ -34,6 +34,8 @@ pub struct Policy {
     pub allow_network: bool,
     pub allow_file_write: bool,
     pub require_approval: bool,
+    /// Whether every run starts an interpreter of its own instead of a fork of a warm one.
+    pub fresh_interpreter: bool,
     /// Programs that `exec` may start; empty means any.
     pub allowed_commands: Vec<String>,
     /// Host paths that may be mounted, each with the most access it may be given.
@@ -58,6 +60,7 @@ impl Policy {
             allow_network: false,
             allow_file_write: false,
             require_approval: false,
+            fresh_interpreter: false,
             allowed_commands: Vec::new(),
             allowed_mounts: Vec::new(),
             controls: BTreeMap::new(),
@@ -118,6 +121,7 @@ struct Flat<'a> {
     allow_network: bool,
     allow_file_write: bool,
     require_approval: bool,
+    fresh_interpreter: bool,
     max_open_files: i64,
     max_disk_mb: i64,
     max_output_mb: i64,
@@ -164,6 +168,7 @@ impl Serialize for Policy {
             allow_network: self.allow_network,
             allow_file_write: self.allow_file_write,
             require_approval: self.require_approval,
+            fresh_interpreter: self.fresh_interpreter,
             max_open_files,
             max_disk_mb,
             max_output_mb,

@@ -45,6 +45,7 @@ struct PolicyFile {
     allow_network: Option<bool>,
     allow_file_write: Option<bool>,
     require_approval: Option<bool>,
+    fresh_interpreter: Option<bool>,
     max_open_files: Option<Spanned<i64>>,
     max_disk_mb: Option<Spanned<i64>>,
     max_output_mb: Option<Spanned<i64>>,
@@ -169,6 +170,7 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
     policy.allow_network = read.allow_network.unwrap_or(policy.allow_network);
     policy.allow_file_write = read.allow_file_write.unwrap_or(policy.allow_file_write);
     policy.require_approval = read.require_approval.unwrap_or(policy.require_approval);
+    policy.fresh_interpreter = read.fresh_interpreter.unwrap_or(policy.fresh_interpreter);
     policy.allowed_commands = read.allowed_commands.unwrap_or(policy.allowed_commands);
     if let Some(mounts) = &read.allowed_mounts {
         policy.allowed_mounts = mounts
