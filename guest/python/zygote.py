@@ -8,6 +8,7 @@ reason to die.
 import sys
 
 CHANNEL = 3
+OWN_NAMESPACE = 4
 _NEW_PID = 0x20000000
 _EINVAL = 22
 
@@ -35,12 +36,7 @@ def serve():
         _send(channel, {"event": "unfit", "why": "ctypes: %s" % error})
         posix._exit(1)
     try:
-        own_namespace = posix.open("/proc/self/ns/pid", posix.O_RDONLY | posix.O_CLOEXEC)
-    except OSError as error:
-        _send(channel, {"event": "unfit", "why": "/proc/self/ns/pid: %s" % error})
-        posix._exit(1)
-    try:
-        zygote = _Zygote(channel, own_namespace)
+        zygote = _Zygote(channel, OWN_NAMESPACE)
         zygote.prepare()
         zygote.loop()
     except _Closed:

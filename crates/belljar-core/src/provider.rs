@@ -35,6 +35,12 @@ pub trait Provider: Send + Sync + Debug {
     /// Starts in the background what the first sandbox would otherwise wait for.
     fn warm_up(&self) {}
 
+    /// Raises, ahead of time and until it is done, what sandboxes for such a plan need. Blocks.
+    fn prepare(&self, plan: &Plan) -> Result<(), ProviderError> {
+        let _ = plan;
+        Ok(())
+    }
+
     /// Makes a live place for the plan: set up, files in, nothing running yet.
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>>;
 }

@@ -78,6 +78,15 @@ impl Engine {
         guard::check(policy, &self.provider.capabilities(&languages), request)
     }
 
+    /// Has sandboxes for such a request raised ahead of time, and waits until they stand. Blocks: within a
+    /// runtime, call it from a thread that may.
+    pub fn prepare(&self, policy: &Policy, request: &Request) -> Result<(), EngineError> {
+        let plan = self
+            .plan(policy, request)
+            .map_err(|denial| denied(policy, request, denial))?;
+        Ok(self.provider.prepare(&plan)?)
+    }
+
     /// Makes a sandbox, runs the request in it, and destroys it.
     pub async fn execute(
         &self,

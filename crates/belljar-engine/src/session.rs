@@ -103,8 +103,7 @@ impl Session {
             .map_err(|denial| denied(policy, request, denial))?;
         let names = surroundings.globals.keys().map(String::as_str);
         if let Some(name) = names
-            .filter(|name| !is_identifier(name))
-            .next()
+            .find(|name| !is_identifier(name))
             .or(surroundings.tools.bad_name())
         {
             return Err(SessionError::BadName {

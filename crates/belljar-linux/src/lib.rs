@@ -19,6 +19,7 @@ mod sys;
 mod weaken;
 mod wire;
 
+pub use host::pool::PoolSettings;
 pub use host::provider::NativeProvider;
 pub use policies::{Rule, RuleAction, rules};
 

@@ -38,13 +38,17 @@ impl Channel {
     /// Our end, and the runner's.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = wire::pair()?;
+        Ok((Self::of(ours)?, theirs))
+    }
+
+    /// The channel of a runner that waits.
+    pub(crate) fn of(ours: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&ours, true)?;
-        let channel = Self {
+        Ok(Self {
             socket: Some(sys::events::watch(ours)?),
             incoming: Vec::new(),
             outgoing: VecDeque::new(),
-        };
-        Ok((channel, theirs))
+        })
     }
 
     /// Queues a message.

@@ -24,7 +24,7 @@ impl SandboxGroup {
     pub(crate) fn make(
         hierarchy: &dyn Hierarchy,
         name: &str,
-        limits: &Limits,
+        limits: GroupLimits,
     ) -> Result<Self, ProviderError> {
         let group = hierarchy.create(name).map_err(|error| failed("make", error))?;
         let mut made = Self {
@@ -33,7 +33,7 @@ impl SandboxGroup {
             group,
             limited: None,
         };
-        made.limit(limits)?;
+        made.set(limits)?;
         Ok(made)
     }
 
@@ -46,13 +46,16 @@ impl SandboxGroup {
         self.group.join().map_err(|error| failed("enter", error))
     }
 
+    /// Files into which a task writes `0` to move here.
+    pub(crate) fn entries(&self) -> Result<Vec<OwnedFd>, ProviderError> {
+        self.group.entries().map_err(|error| failed("enter", error))
+    }
+
     pub(crate) fn limit(&mut self, limits: &Limits) -> Result<(), ProviderError> {
-        let limits = GroupLimits {
-            memory: limits.memory().get(),
-            // Init is one of them.
-            tasks: limits.tasks() + 1,
-            cpu_percent: limits.cpu_percent(),
-        };
+        self.set(limits_of(limits))
+    }
+
+    fn set(&mut self, limits: GroupLimits) -> Result<(), ProviderError> {
         if self.limited != Some(limits) {
             self.group
                 .limit(&limits)
@@ -80,6 +83,16 @@ impl SandboxGroup {
 impl Drop for SandboxGroup {
     fn drop(&mut self) {
         let _ = cgroup::remove(&self.dirs);
+    }
+}
+
+/// What a whole sandbox is limited to.
+pub(crate) const fn limits_of(limits: &Limits) -> GroupLimits {
+    GroupLimits {
+        memory: limits.memory().get(),
+        // Init is one of them.
+        tasks: limits.tasks() + 1,
+        cpu_percent: limits.cpu_percent(),
     }
 }
 

@@ -1,31 +1,45 @@
 //! An interpreter that stays: its channel, its streams, and what may end it.
 
+use std::io;
 use std::time::Instant;
 
 use belljar_core::provider::{Ended, Heard, OutputSink, Stream};
 use belljar_core::{Limits, Usage};
 
-use super::channel::{Channel, Incoming};
+use super::channel::Incoming;
 use super::group::SandboxGroup;
-use super::output::Output;
+use super::guest::{Guest, Told};
+use super::shell::Shell;
 use super::watch::Watch;
 
 /// What the engine holds of an interpreter.
 #[derive(Debug)]
 pub(crate) struct Interpreter {
-    pub channel: Channel,
-    pub output: Output,
-    pub execution: Option<Execution>,
+    pub guest: Guest,
+    execution: Option<Execution>,
 }
 
 /// The execution of the moment.
 #[derive(Debug)]
-pub(crate) struct Execution {
-    pub watch: Watch,
+struct Execution {
+    watch: Watch,
     started: Instant,
 }
 
 impl Interpreter {
+    pub(crate) fn new(mut guest: Guest) -> Self {
+        // Cells have input of their own; what is read here is at its end.
+        guest.stdin = None;
+        Self {
+            guest,
+            execution: None,
+        }
+    }
+
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.execution.as_ref().map(|execution| &execution.watch)
+    }
+
     pub(crate) fn begin(&mut self, limits: &Limits, group: Option<&SandboxGroup>, memory_accounted: bool) {
         let started = Instant::now();
         let watch = Watch::new(limits, started, group, memory_accounted);
@@ -34,20 +48,23 @@ impl Interpreter {
 
     /// The limits no longer count; what was used while they did.
     pub(crate) fn finish(&mut self, group: Option<&SandboxGroup>, sink: &mut dyn OutputSink) -> Usage {
-        self.output.drain(|stream, bytes| sink.write(stream, bytes));
+        self.guest.output.drain(|stream, bytes| sink.write(stream, bytes));
         match self.execution.take() {
             Some(execution) => execution.watch.usage(group, None, execution.started.elapsed()),
             None => Usage::default(),
         }
     }
 
-    /// What it says next, or which limit it breaks. Cancel-safe.
-    pub(crate) async fn next(&mut self, group: Option<&SandboxGroup>, init: Option<i32>) -> Next {
-        let Self {
-            channel,
+    /// What it says or does next, or which limit it breaks. Cancel-safe.
+    pub(crate) async fn next(&mut self, shell: &mut Shell, group: Option<&SandboxGroup>) -> Next {
+        let init = shell.pid();
+        let Self { guest, execution } = self;
+        let Guest {
             output,
-            execution,
-        } = self;
+            channel,
+            fate,
+            ..
+        } = guest;
         let trip = async {
             match execution {
                 Some(execution) => execution.watch.trip(group, init).await,
@@ -58,6 +75,7 @@ impl Interpreter {
             // Limits come first: an interpreter that never stops talking must not outrun them.
             biased;
             reason = trip => Next::Limit(reason),
+            told = fate.next(shell) => Next::Told(told),
             message = channel.next() => Next::Heard(match message {
                 Incoming::Message(message) => Heard::Message(message),
                 Incoming::Broken(why) => Heard::Broken(why),
@@ -74,8 +92,8 @@ impl Interpreter {
     /// Everything it printed before it ended.
     pub(crate) fn last_words(&mut self) -> Vec<(Stream, Vec<u8>)> {
         let mut words = Vec::new();
-        self.output
-            .drain(|stream, bytes| words.push((stream, bytes.to_vec())));
+        let output = &mut self.guest.output;
+        output.drain(|stream, bytes| words.push((stream, bytes.to_vec())));
         words
     }
 }
@@ -84,6 +102,8 @@ impl Interpreter {
 #[derive(Debug)]
 pub(crate) enum Next {
     Heard(Heard),
+    /// Init or a zygote told something of it; an error means that init is gone.
+    Told(io::Result<Told>),
     /// It must end for this reason.
     Limit(Ended),
     Nothing,

@@ -124,11 +124,20 @@ impl Nursery {
 
     /// Ends it and everything in it, and waits until nothing is left.
     pub(crate) async fn close(&self) {
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(ended) = ended {
+        if let Some(ended) = self.hang_up() {
             let _ = ended.await;
         }
+    }
+
+    /// The same, for a thread that may wait.
+    pub(crate) fn close_blocking(&self) {
+        let _ = self.hang_up().map(oneshot::Receiver::blocking_recv);
+    }
+
+    fn hang_up(&self) -> Option<oneshot::Receiver<()>> {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.take()
     }
 }
 

@@ -18,15 +18,13 @@ pub(crate) struct OutputPipe {
 }
 
 impl OutputPipe {
-    /// A pipe: our end, and the guest's.
-    pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
-        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        // It belongs to whoever runs the engine, and `/dev/stdout` opens it anew as the guest's uid.
-        rustix::fs::fchmod(&write, rustix::fs::Mode::from_raw_mode(0o666))?;
+    /// Our end of a pipe.
+    fn new(read: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&read, true)?;
-        let pipe = Some(crate::sys::events::watch(read)?);
-        let chunk = Vec::new();
-        Ok((Self { pipe, chunk }, write))
+        Ok(Self {
+            pipe: Some(crate::sys::events::watch(read)?),
+            chunk: Vec::new(),
+        })
     }
 
     /// What is there next: empty once the stream has ended. Cancel-safe.
@@ -68,6 +66,14 @@ impl OutputPipe {
     }
 }
 
+/// A pipe for a guest: the end to read from, and the end to write to.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    // It belongs to whoever runs the engine, and `/dev/stdout` opens it anew as the guest's uid.
+    rustix::fs::fchmod(&write, rustix::fs::Mode::from_raw_mode(0o666))?;
+    Ok((read, write))
+}
+
 /// Both streams of a guest.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -78,9 +84,16 @@ pub(crate) struct Output {
 impl Output {
     /// Our ends, and the guest's two.
     pub(crate) fn new() -> io::Result<(Self, [OwnedFd; 2])> {
-        let (stdout, stdout_guest) = OutputPipe::new()?;
-        let (stderr, stderr_guest) = OutputPipe::new()?;
-        Ok((Self { stdout, stderr }, [stdout_guest, stderr_guest]))
+        let ((stdout, stdout_guest), (stderr, stderr_guest)) = (pipe()?, pipe()?);
+        Ok((Self::of(stdout, stderr)?, [stdout_guest, stderr_guest]))
+    }
+
+    /// The streams of a guest that waits.
+    pub(crate) fn of(stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            stdout: OutputPipe::new(stdout)?,
+            stderr: OutputPipe::new(stderr)?,
+        })
     }
 
     /// The next bytes of either stream; neither can keep the other waiting.

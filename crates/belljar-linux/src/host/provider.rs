@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use belljar_core::provider::BoxFuture;
 use belljar_core::{
@@ -15,11 +16,17 @@ use belljar_core::{
 use super::cgroup::{self, Hierarchy, NoHierarchy};
 use super::launcher::Launcher;
 use super::nursery::Nursery;
+use super::pool::{Pool, PoolSettings};
 use super::rootfs::HostRoot;
 use super::sandbox::NativeSandbox;
 use super::spec::{self, Machine};
+use super::warm::{self, Breed};
+use super::zygote::Zygote;
 use super::{probe, toolchain};
-use crate::wire::{HostIds, RootSpec};
+use crate::wire::{HostIds, Note, RootSpec};
+
+/// How long a whole stock of sandboxes may take.
+const PREPARING: Duration = Duration::from_secs(180);
 
 /// Sandboxes out of namespaces on this machine's own kernel.
 ///
@@ -41,6 +48,11 @@ pub(crate) struct Shared {
     nurseries: Mutex<HashMap<Vec<PathBuf>, Arc<Nursery>>>,
     /// Part of the names of this provider's groups.
     tag: OnceLock<String>,
+    pub(super) zygotes: Mutex<HashMap<Breed, Arc<Zygote>>>,
+    pool: Arc<Pool>,
+    settings: PoolSettings,
+    /// Whether sandboxes have a `/proc` here, once one was seen.
+    has_proc: OnceLock<bool>,
 }
 
 /// Where the launcher is in its life.
@@ -54,6 +66,7 @@ enum LauncherState {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.pool.close();
         let state = self.launcher.get_mut().unwrap_or_else(PoisonError::into_inner);
         // One that nobody came to need has to be seen off all the same.
         if let LauncherState::Starting(thread) = std::mem::take(state) {
@@ -65,6 +78,15 @@ impl Drop for Shared {
 impl NativeProvider {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One that keeps sandboxes ready as `settings` say.
+    pub fn with_pool(settings: PoolSettings) -> Self {
+        let mut shared = Shared::default();
+        shared.settings = settings;
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 }
 
@@ -94,19 +116,42 @@ impl Shared {
 
     /// The nursery for the sandbox of `plan`: one that others share, unless it shows what is private.
     pub(crate) fn nursery(&self, plan: &Plan) -> Result<Arc<Nursery>, ProviderError> {
-        let spec = || spec::root(plan, self.root().clone(), self.machine());
         if spec::has_private_root(plan) {
-            return self.new_nursery(spec());
+            return self.new_nursery(spec::root(plan, self.root().clone(), self.machine()));
         }
+        self.nursery_showing(plan.shows())
+    }
+
+    /// The nursery whose root shows these on top of what every root does.
+    pub(crate) fn nursery_showing(&self, shows: &[PathBuf]) -> Result<Arc<Nursery>, ProviderError> {
         let mut nurseries = self.nurseries.lock().unwrap_or_else(PoisonError::into_inner);
-        match nurseries.get(plan.shows()) {
+        match nurseries.get(shows) {
             Some(nursery) if !nursery.is_lost() => Ok(Arc::clone(nursery)),
             _ => {
-                let nursery = self.new_nursery(spec())?;
-                nurseries.insert(plan.shows().to_vec(), Arc::clone(&nursery));
+                let spec = spec::shared_root(shows, self.root().clone(), self.machine());
+                let nursery = self.new_nursery(spec)?;
+                nurseries.insert(shows.to_vec(), Arc::clone(&nursery));
                 Ok(nursery)
             }
         }
+    }
+
+    pub(crate) const fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    pub(crate) const fn pool_settings(&self) -> &PoolSettings {
+        &self.settings
+    }
+
+    /// Whether interpreters may wait: they are started before it is known what a sandbox will have, so
+    /// one must have been seen.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.settings.warm && self.has_proc.get().is_some()
+    }
+
+    pub(crate) fn saw_proc(&self, there: bool) {
+        let _ = self.has_proc.set(there);
     }
 
     pub(crate) fn new_nursery(&self, spec: RootSpec) -> Result<Arc<Nursery>, ProviderError> {
@@ -176,7 +221,7 @@ impl Shared {
         Machine {
             host_ids,
             memory_accounted: self.has(Control::MemoryCgroup),
-            count_processes: self.has(Control::ProcessCount),
+            count_processes: self.has(Control::ProcessCount) && *self.has_proc.get().unwrap_or(&true),
         }
     }
 
@@ -207,6 +252,26 @@ impl Provider for NativeProvider {
         let mut found = self.shared.capabilities(Language::ALL, true);
         super::trial::apply(&self.shared, &mut found.controls);
         found
+    }
+
+    fn prepare(&self, plan: &Plan) -> Result<(), ProviderError> {
+        let shared = &self.shared;
+        // What a sandbox has here must have been seen once.
+        if !shared.is_warm() && shared.pool_settings().warm {
+            let notes = super::trial::attempt(shared)?;
+            shared.saw_proc(notes.contains(&Note::ProcMounted));
+        }
+        let Some(outline) = warm::outline(shared, plan) else {
+            return Ok(());
+        };
+        let prepared = shared
+            .pool()
+            .prepare(shared, &outline.shape, outline.recipe(), PREPARING);
+        prepared.map_err(|why| ProviderError::Io {
+            operation: "prepare",
+            object: "sandboxes".to_owned(),
+            source: io::Error::other(why),
+        })
     }
 
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>> {

@@ -9,7 +9,40 @@ use super::provider::Shared;
 use super::spec;
 use crate::wire::Note;
 
-pub(crate) fn build(plan: &Plan, shared: &Shared, notes: &[Note], group: Option<&'static str>) -> Receipt {
+/// How a sandbox came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// All of it made when it was asked for.
+    Made,
+    /// An empty shell that was there.
+    Pooled,
+    /// Shell made and guest forked from a warm interpreter when it was asked for.
+    Forked,
+    /// A guest forked from a warm interpreter that was there.
+    ForkedAhead,
+    /// An interpreter that was there.
+    StartedAhead,
+}
+
+impl Origin {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Made => "made on demand",
+            Self::Pooled => "shell made ahead",
+            Self::Forked => "forked on demand from a warm interpreter",
+            Self::ForkedAhead => "forked ahead from a warm interpreter",
+            Self::StartedAhead => "interpreter started ahead",
+        }
+    }
+}
+
+pub(crate) fn build(
+    plan: &Plan,
+    shared: &Shared,
+    notes: &[Note],
+    group: Option<&'static str>,
+    origin: Origin,
+) -> Receipt {
     let root = spec::root(plan, shared.root().clone(), shared.machine());
     let controls = Control::ALL
         .iter()
@@ -27,7 +60,7 @@ pub(crate) fn build(plan: &Plan, shared: &Shared, notes: &[Note], group: Option<
             .into_iter()
             .map(|tree| with_owner(tree.guest, notes))
             .collect(),
-        origin: "made on demand".to_owned(),
+        origin: origin.words().to_owned(),
     }
 }
 

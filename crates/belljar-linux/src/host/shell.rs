@@ -5,14 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use belljar_core::ProviderError;
 use rustix::process::{Signal, pidfd_send_signal};
 use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use super::nursery::{Asked, Nursery};
-use super::probe;
+use super::nursery::Nursery;
+use super::raise::RaisedShell;
 use crate::sys;
 use crate::wire::{Frame, Incoming, InitEvent, InitRequest, Note, StepFailure};
 
@@ -32,42 +31,28 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// Waits until the nursery and init have raised what was asked for.
-    pub(crate) async fn raise(nursery: Arc<Nursery>, asked: Asked) -> Result<Self, ProviderError> {
-        let made = asked
-            .made
-            .await
-            .map_err(|_| lost("while a sandbox was being made"))?;
-        let made = made.map_err(|failure| probe::explain(&failure))?;
-        let mut notes = made.notes;
-        rustix::io::ioctl_fionbio(&made.control, true).map_err(|error| broken("set up", error.into()))?;
-        let control = sys::events::watch(made.control).map_err(|error| broken("set up", error))?;
-        let guard = KillOnDrop(&made.pidfd);
-        let mut incoming = Incoming::default();
-        let work_dir = match next_event(&control, &mut incoming).await {
-            Ok((InitEvent::Ready { notes: seen }, mut fds)) if fds.len() == 1 => {
-                notes.extend(seen);
-                fds.remove(0)
-            }
-            Ok((InitEvent::SetupFailed(failure), _)) => return Err(probe::explain(&failure)),
-            Ok(_) => {
-                return Err(ProviderError::Protocol(
-                    "init is ready without a work directory".to_owned(),
-                ));
-            }
-            Err(error) => return Err(broken("raise", error)),
-        };
-        std::mem::forget(guard);
-        Ok(Self {
-            pidfd: made.pidfd,
-            control,
-            incoming,
+    /// Takes over a shell that stands, for the runtime of the moment.
+    pub(crate) fn take(mut raised: RaisedShell) -> io::Result<Self> {
+        // The new owner kills it from here on.
+        let again = |fd: &OwnedFd| fd.try_clone();
+        let (pidfd, control, work_dir) = (
+            again(&raised.pidfd)?,
+            again(&raised.control)?,
+            again(&raised.work_dir)?,
+        );
+        rustix::io::ioctl_fionbio(&control, true)?;
+        let shell = Self {
+            pidfd,
+            control: sys::events::watch(control)?,
+            incoming: Incoming::default(),
             early: VecDeque::new(),
             work_dir,
-            notes,
-            ended: Some(asked.ended),
-            nursery,
-        })
+            notes: std::mem::take(&mut raised.notes),
+            ended: raised.ended.take(),
+            nursery: Arc::clone(&raised.nursery),
+        };
+        raised.keep();
+        Ok(shell)
     }
 
     pub(crate) async fn send(&self, request: &InitRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -134,14 +119,6 @@ impl Drop for Shell {
     }
 }
 
-struct KillOnDrop<'a>(&'a OwnedFd);
-
-impl Drop for KillOnDrop<'_> {
-    fn drop(&mut self) {
-        let _ = pidfd_send_signal(self.0, Signal::KILL);
-    }
-}
-
 async fn send_frame<T: Serialize>(
     socket: &AsyncFd<OwnedFd>,
     message: &T,
@@ -170,18 +147,6 @@ async fn next_event(
             Ok(Ok(None)) | Err(_) => {}
             Ok(Err(error)) => return Err(error),
         }
-    }
-}
-
-pub(crate) fn lost(when: &str) -> ProviderError {
-    ProviderError::LauncherLost(format!("it ended {when}"))
-}
-
-fn broken(operation: &'static str, source: io::Error) -> ProviderError {
-    ProviderError::Io {
-        operation,
-        object: "a sandbox".to_owned(),
-        source,
     }
 }
 

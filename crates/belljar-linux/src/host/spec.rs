@@ -1,7 +1,7 @@
 //! From a plan to what launcher and init are told.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
@@ -19,12 +19,25 @@ pub(crate) struct Machine {
     pub count_processes: bool,
 }
 
-/// The root of `plan`'s sandbox, on top of what every guest sees.
-pub(crate) fn root(plan: &Plan, mut root: HostRoot, machine: Machine) -> RootSpec {
-    for path in plan.shows() {
+/// The root that shows these on top of what every guest sees.
+pub(crate) fn shared_root(shows: &[PathBuf], mut root: HostRoot, machine: Machine) -> RootSpec {
+    for path in shows {
         root.show(path);
     }
-    let mut trees = root.trees;
+    // What lies further up must be attached first.
+    root.trees.sort_by_key(|tree| depth(&tree.guest));
+    RootSpec {
+        trees: root.trees,
+        links: root.links,
+        files: root.files,
+        host_ids: machine.host_ids,
+    }
+}
+
+/// The root of `plan`'s sandbox, with what only it shows.
+pub(crate) fn root(plan: &Plan, root: HostRoot, machine: Machine) -> RootSpec {
+    let mut root = shared_root(plan.shows(), root, machine);
+    let trees = &mut root.trees;
     if let Workspace::Directory(dir) = plan.workspace() {
         trees.push(asked(dir, WORK_DIR, true));
     }
@@ -34,12 +47,7 @@ pub(crate) fn root(plan: &Plan, mut root: HostRoot, machine: Machine) -> RootSpe
     }
     // What lies further up must be attached first.
     trees.sort_by_key(|tree| depth(&tree.guest));
-    RootSpec {
-        trees,
-        links: root.links,
-        files: root.files,
-        host_ids: machine.host_ids,
-    }
+    root
 }
 
 /// Whether the root of `plan`'s sandbox shows what only that sandbox may see.

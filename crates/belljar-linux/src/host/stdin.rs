@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::pipe::PipeFlags;
 
 /// Keeps a pump going; dropping it ends the pump.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Pump {
     _wake: Option<OwnedFd>,
 }
@@ -46,15 +46,31 @@ pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
+/// Feeds a guest that waits already: `guest` is our end of its pipe.
+pub(crate) fn feed(stdin: StageStdin, guest: OwnedFd) -> io::Result<Pump> {
+    match stdin {
+        StageStdin::Empty => Ok(Pump { _wake: None }),
+        // It fits into the pipe, which nobody has written to yet.
+        StageStdin::Bytes(bytes) if bytes.len() <= 4096 => {
+            rustix::io::retry_on_intr(|| rustix::io::write(&guest, &bytes))?;
+            Ok(Pump { _wake: None })
+        }
+        StageStdin::Bytes(bytes) => copy_along(sealed(&bytes)?, guest),
+        StageStdin::Descriptor(source) => copy_along(source, guest),
+    }
+}
+
 fn pump(source: OwnedFd) -> io::Result<(OwnedFd, Pump)> {
-    let (guest, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    // For `/dev/stdin`, as with the output.
-    rustix::fs::fchmod(&guest, Mode::from_raw_mode(0o666))?;
+    let (guest, ours) = super::output::pipe()?;
+    Ok((guest, copy_along(source, ours)?))
+}
+
+fn copy_along(source: OwnedFd, ours: OwnedFd) -> io::Result<Pump> {
     let (wake, stop) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     std::thread::Builder::new()
         .name("belljar-stdin".to_owned())
         .spawn(move || copy(&source, &ours, &wake))?;
-    Ok((guest, Pump { _wake: Some(stop) }))
+    Ok(Pump { _wake: Some(stop) })
 }
 
 /// Copies until the source ends, the guest closes its end, or the pump is dropped.

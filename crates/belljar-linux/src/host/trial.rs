@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use belljar_core::{Control, ProviderError, Support};
+use tokio::sync::oneshot;
 
+use super::cgroup::GroupLimits;
 use super::provider::Shared;
-use super::shell::Shell;
+use super::raise::{self, Wanted};
 use crate::wire::{CgroupJoin, Note, RootSpec, ShellSpec};
 
 /// Corrects what was found by looking with what happens when it is done.
@@ -47,7 +49,7 @@ pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Suppo
     }
 }
 
-fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> {
+pub(super) fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> {
     let host = shared.root().clone();
     let nursery = shared.new_nursery(RootSpec {
         trees: host.trees,
@@ -55,32 +57,34 @@ fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> {
         files: host.files,
         host_ids: shared.machine().host_ids,
     })?;
-    let spec = ShellSpec {
-        disk_bytes: 1 << 20,
-        inodes: 1024,
-        loopback: true,
-        cgroup: CgroupJoin::None,
-        namespaces: false,
+    let wanted = Wanted {
+        nursery: Arc::clone(&nursery),
+        shell: ShellSpec {
+            disk_bytes: 1 << 20,
+            inodes: 1024,
+            loopback: true,
+            cgroup: CgroupJoin::None,
+            namespaces: false,
+        },
+        limits: GroupLimits {
+            memory: 64 << 20,
+            tasks: 8,
+            cpu_percent: None,
+        },
+        guest: None,
     };
-    let failed = |source| ProviderError::Io {
-        operation: "make",
-        object: "a trial sandbox".to_owned(),
-        source,
-    };
-    let asked = nursery.ask(spec, &[]).map_err(failed)?;
     // A thread of its own: the caller may be inside a runtime, which must not be blocked on.
+    let shared = Arc::clone(shared);
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()
-            .map_err(failed)?;
-        runtime.block_on(async {
-            let mut shell = Shell::raise(nursery, asked).await?;
-            shell.kill();
-            shell.gone().await;
-            shell.nursery().close().await;
-            Ok(shell.notes.clone())
-        })
+        let raised = raise::raise(&shared, wanted, "trial")?;
+        let (mut shell, nursery) = (raised.shell, Arc::clone(&nursery));
+        let notes = shell.notes.clone();
+        let ended = shell.ended.take();
+        drop(shell);
+        // Until nothing is left of it.
+        let _ = ended.map(oneshot::Receiver::blocking_recv);
+        nursery.close_blocking();
+        Ok(notes)
     })
     .join()
     .unwrap_or_else(|_| Err(ProviderError::Protocol("the trial broke off".to_owned())))

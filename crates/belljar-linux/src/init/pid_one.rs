@@ -256,6 +256,12 @@ impl<'a> PidOne<'a> {
                 }
                 return Ok(true);
             }
+            InitRequest::Backstop { wall_millis } => {
+                if let Some(guest) = &mut self.guest {
+                    guest.backstop = backstop(wall_millis);
+                }
+                return Ok(true);
+            }
             InitRequest::EndGuest => {
                 // Its end is reported like any other.
                 sys::process::kill_everything_else();
@@ -347,13 +353,12 @@ impl<'a> PidOne<'a> {
             .map(OwnedFd::try_clone)
             .transpose()
             .map_err(|error| failure("Room", &error))?;
-        let wall = Duration::from_millis(spec.wall_millis).saturating_add(GRACE);
         Ok(Running {
             pid,
             adopted,
             listener,
             room: Room::new(proc, spec.limits.processes, spec.limits.tasks),
-            backstop: Instant::now().checked_add(wall),
+            backstop: backstop(spec.wall_millis),
         })
     }
 
@@ -429,6 +434,11 @@ impl<'a> PidOne<'a> {
         };
         wire::send(&self.control, &event, &[])
     }
+}
+
+/// When init ends a guest by itself that has so long.
+fn backstop(wall_millis: u64) -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_millis(wall_millis).saturating_add(GRACE))
 }
 
 /// Waits until the fork has become the guest, or says why it could not.

@@ -33,6 +33,13 @@ fn serve() -> io::Result<()> {
     let _ = rustix::thread::set_name(c"bj-launcher");
     // A terminal's Ctrl-C is for the engine, which ends things in order.
     let _ = rustix::process::setsid();
+    // Descriptors of many sandboxes pass through here at once. A guest's limit is its own.
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = rustix::process::Rlimit {
+        current: files.maximum,
+        ..files
+    };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, most);
     let mut launcher = Launcher {
         children: sys::process::child_events()?,
         nurseries: HashMap::new(),

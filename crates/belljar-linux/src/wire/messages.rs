@@ -65,6 +65,8 @@ pub(crate) enum InitRequest {
     Interrupt,
     /// End the guest and everything else in the sandbox.
     EndGuest,
+    /// From now on the guest has so long.
+    Backstop { wall_millis: u64 },
 }
 
 /// Init to engine.
@@ -134,7 +136,7 @@ impl RootSpec {
 }
 
 /// How a shell is to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ShellSpec {
     pub disk_bytes: u64,
     pub inodes: u64,
@@ -173,7 +175,7 @@ pub(crate) enum HostIds {
 }
 
 /// How init gets into its cgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum CgroupJoin {
     None,
     /// Born into the v2 group whose directory is the first descriptor.
@@ -204,7 +206,7 @@ pub(crate) enum TreeKind {
 }
 
 /// How a guest is to be started.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct GuestSpec {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
@@ -222,7 +224,7 @@ pub(crate) struct GuestSpec {
 }
 
 /// Limits of a guest process, in the kernel's units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct GuestLimits {
     pub cpu_seconds: u64,
     pub file_size: u64,

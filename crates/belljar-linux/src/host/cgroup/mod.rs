@@ -41,6 +41,8 @@ pub(crate) trait Group: Send + Sync + Debug {
     fn limit(&self, limits: &GroupLimits) -> io::Result<()>;
     /// How init gets in, and the descriptors for that.
     fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)>;
+    /// Files into which a task writes `0` to move here.
+    fn entries(&self) -> io::Result<Vec<OwnedFd>>;
     /// The group's directories, for clean-up by others.
     fn dirs(&self) -> Vec<PathBuf>;
     /// What it has used so far.
@@ -59,7 +61,7 @@ pub(crate) struct Bounds {
 }
 
 /// Limits of a whole sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupLimits {
     pub memory: u64,
     pub tasks: u32,

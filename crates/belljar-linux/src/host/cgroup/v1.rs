@@ -148,13 +148,18 @@ impl Group for V1Group {
     }
 
     fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)> {
+        let tasks = self.entries()?;
+        Ok((CgroupJoin::Tasks(tasks.len() as u32), tasks))
+    }
+
+    fn entries(&self) -> io::Result<Vec<OwnedFd>> {
         let mut tasks = Vec::with_capacity(self.dirs.len());
         for (_, dir) in &self.dirs {
             tasks.push(OwnedFd::from(
                 fs::OpenOptions::new().write(true).open(dir.join("tasks"))?,
             ));
         }
-        Ok((CgroupJoin::Tasks(tasks.len() as u32), tasks))
+        Ok(tasks)
     }
 
     fn dirs(&self) -> Vec<PathBuf> {

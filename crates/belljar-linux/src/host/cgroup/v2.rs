@@ -157,6 +157,13 @@ impl Group for V2Group {
         Ok((CgroupJoin::Born, vec![self.handle.try_clone()?]))
     }
 
+    fn entries(&self) -> io::Result<Vec<OwnedFd>> {
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(self.dir.join("cgroup.procs"))?;
+        Ok(vec![file.into()])
+    }
+
     fn dirs(&self) -> Vec<PathBuf> {
         vec![self.dir.clone()]
     }

@@ -1,0 +1,324 @@
+//! Sandboxes that are raised before anybody asks for them.
+//!
+//! Each shape of sandbox that is asked for more than once gets a small stock, which a thread of its own keeps
+//! up. What is taken out is used by one plan and never comes back. A shape that nobody asks for any more
+//! loses its stock after a while.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::cgroup::GroupLimits;
+use super::provider::Shared;
+use super::raise::{self, Raised, Wanted};
+use crate::wire::{GuestSpec, ShellSpec};
+
+/// How sandboxes are kept ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// How many of one shape wait at once; none switches the pool off.
+    pub stock: usize,
+    /// How many wait in all.
+    pub most: usize,
+    /// How often a shape must be asked for before it gets a stock.
+    pub after: u32,
+    /// Modules that Python's warm interpreter of the host imports beforehand.
+    pub preload: Vec<String>,
+    /// Whether warm interpreters are used at all.
+    pub warm: bool,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            stock: 4,
+            most: 32,
+            after: 2,
+            preload: Vec::new(),
+            warm: true,
+        }
+    }
+}
+
+impl PoolSettings {
+    /// Every sandbox made on demand, every interpreter fresh.
+    pub fn off() -> Self {
+        Self {
+            stock: 0,
+            most: 0,
+            warm: false,
+            ..Self::default()
+        }
+    }
+}
+
+/// How long a stock is kept that nobody takes from.
+const IDLE: Duration = Duration::from_secs(60);
+/// How long to wait after something could not be raised.
+const SULK: Duration = Duration::from_secs(1);
+
+/// What two sandboxes must have in common to be interchangeable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    pub shows: Vec<PathBuf>,
+    pub shell: ShellSpec,
+    pub limits: GroupLimits,
+    /// The guest that waits in it, and what it has imported.
+    pub guest: Option<(GuestSpec, Vec<String>)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    state: Mutex<State>,
+    wanted: Condvar,
+    filled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stocks: HashMap<Shape, Stock>,
+    running: bool,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Stock {
+    ready: VecDeque<Raised>,
+    asked: u32,
+    last_asked: Instant,
+    /// How many to keep.
+    target: usize,
+    /// What to raise.
+    recipe: Recipe,
+    not_before: Instant,
+    failure: Option<String>,
+}
+
+/// How one more of a shape is made: worked out anew each time, since nurseries come and go.
+#[derive(Clone)]
+pub(crate) struct Recipe(Arc<Make>);
+
+type Make = dyn Fn(&Arc<Shared>) -> Option<Wanted> + Send + Sync;
+
+impl Recipe {
+    pub(crate) fn new(make: impl Fn(&Arc<Shared>) -> Option<Wanted> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl std::fmt::Debug for Recipe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Recipe")
+    }
+}
+
+impl Pool {
+    /// One of that shape, if there is one. Either way the demand is noted.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        shape: &Shape,
+        recipe: impl FnOnce() -> Recipe,
+    ) -> Option<Raised> {
+        let settings = shared.pool_settings();
+        if settings.stock == 0 {
+            return None;
+        }
+        let mut state = lock(&self.state);
+        let stock = state
+            .stocks
+            .entry(shape.clone())
+            .or_insert_with(|| Stock::new(recipe()));
+        stock.asked = stock.asked.saturating_add(1);
+        stock.last_asked = Instant::now();
+        if stock.asked >= settings.after {
+            stock.target = stock.target.max(settings.stock);
+        }
+        let taken = stock.ready.pop_front();
+        let short = stock.ready.len() < stock.target;
+        if short {
+            self.wake(&mut state, shared);
+        }
+        taken
+    }
+
+    /// Raises a whole stock of that shape now and waits for it, at most so long. What kept it from coming.
+    pub(crate) fn prepare(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        shape: &Shape,
+        recipe: Recipe,
+        most: Duration,
+    ) -> Result<(), String> {
+        let settings = shared.pool_settings();
+        let until = Instant::now() + most;
+        let mut state = lock(&self.state);
+        let stock = state
+            .stocks
+            .entry(shape.clone())
+            .or_insert_with(|| Stock::new(recipe));
+        stock.target = settings.stock;
+        stock.last_asked = Instant::now();
+        stock.asked = stock.asked.max(settings.after);
+        self.wake(&mut state, shared);
+        loop {
+            let Some(stock) = state.stocks.get(shape) else {
+                return Err("the pool was closed".to_owned());
+            };
+            if stock.ready.len() >= stock.target {
+                return Ok(());
+            }
+            if let Some(failure) = &stock.failure {
+                return Err(failure.clone());
+            }
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                return Err("it took too long".to_owned());
+            };
+            let wait = self.filled.wait_timeout(state, left);
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn wake(self: &Arc<Self>, state: &mut State, shared: &Arc<Shared>) {
+        if !state.running && !state.closed {
+            let (pool, shared) = (Arc::clone(self), Arc::downgrade(shared));
+            let thread = std::thread::Builder::new()
+                .name("belljar-pool".to_owned())
+                .spawn(move || pool.keep_up(&shared));
+            // Where no thread can be had, everything is made on demand.
+            state.running = thread.is_ok();
+        }
+        self.wanted.notify_all();
+    }
+
+    /// Ends every sandbox that waits.
+    pub(crate) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let stocks = std::mem::take(&mut state.stocks);
+        drop(state);
+        self.wanted.notify_all();
+        self.filled.notify_all();
+        drop(stocks);
+    }
+
+    /// Keeps the stocks up until the provider is gone.
+    fn keep_up(&self, shared: &Weak<Shared>) {
+        let mut count = 0u64;
+        loop {
+            let (shape, recipe, missing) = match self.next_job(shared) {
+                Job::Raise(shape, recipe, missing) => (shape, recipe, missing),
+                Job::Drop(stale) => {
+                    drop(stale);
+                    continue;
+                }
+                Job::Nothing => continue,
+                Job::End => return,
+            };
+            let Some(shared) = shared.upgrade() else { return };
+            // All at once: the work is done by other processes, and they overlap.
+            let rising: Vec<_> = (0..missing)
+                .map(|_| {
+                    count += 1;
+                    let wanted = recipe.0(&shared).ok_or_else(|| "no interpreter is ready".to_owned())?;
+                    raise::begin(&shared, wanted, &format!("pool{count}")).map_err(|error| error.to_string())
+                })
+                .collect();
+            let filling: Vec<_> = rising
+                .into_iter()
+                .map(|rising| rising?.stand().map_err(|error| error.to_string()))
+                .collect();
+            for filling in filling {
+                let raised = filling.and_then(|filling| filling.fill().map_err(|error| error.to_string()));
+                self.store(&shape, raised);
+            }
+        }
+    }
+
+    fn store(&self, shape: &Shape, raised: Result<Raised, String>) {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return;
+        }
+        if let Some(stock) = state.stocks.get_mut(shape) {
+            match raised {
+                Ok(raised) => {
+                    stock.failure = None;
+                    stock.ready.push_back(raised);
+                }
+                Err(failure) => {
+                    stock.failure = Some(failure);
+                    stock.not_before = Instant::now() + SULK;
+                }
+            }
+        }
+        drop(state);
+        self.filled.notify_all();
+    }
+
+    /// What to do next; waits for something.
+    fn next_job(&self, shared: &Weak<Shared>) -> Job {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Job::End;
+        }
+        let most = match shared.upgrade() {
+            Some(shared) => shared.pool_settings().most,
+            None => return Job::End,
+        };
+        let now = Instant::now();
+        let mut stale = Vec::new();
+        state.stocks.retain(|_, stock| {
+            let keep = now.duration_since(stock.last_asked) < IDLE;
+            if !keep {
+                stale.extend(stock.ready.drain(..));
+            }
+            keep
+        });
+        if !stale.is_empty() {
+            return Job::Drop(stale);
+        }
+        let room = most.saturating_sub(state.stocks.values().map(|stock| stock.ready.len()).sum());
+        let short = state
+            .stocks
+            .iter()
+            .filter(|(_, stock)| stock.ready.len() < stock.target && stock.not_before <= now)
+            // Who was asked last has what is needed next.
+            .max_by_key(|(_, stock)| stock.last_asked);
+        if let Some((shape, stock)) = short
+            && room > 0
+        {
+            let missing = (stock.target - stock.ready.len()).min(room);
+            return Job::Raise(Box::new(shape.clone()), stock.recipe.clone(), missing);
+        }
+        let wait = if state.stocks.is_empty() { IDLE } else { SULK };
+        drop(self.wanted.wait_timeout(state, wait));
+        Job::Nothing
+    }
+}
+
+enum Job {
+    Raise(Box<Shape>, Recipe, usize),
+    Drop(Vec<Raised>),
+    Nothing,
+    End,
+}
+
+impl Stock {
+    fn new(recipe: Recipe) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            asked: 0,
+            last_asked: Instant::now(),
+            target: 0,
+            recipe,
+            not_before: Instant::now(),
+            failure: None,
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

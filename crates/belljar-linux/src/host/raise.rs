@@ -1,0 +1,257 @@
+//! Raising a sandbox: its group, its shell, and a guest that waits in it.
+//!
+//! All of it blocks, so that the pool's own thread and a runtime's blocking threads can share it.
+//! Nothing here belongs to a runtime yet.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use belljar_core::ProviderError;
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::sync::oneshot;
+
+use super::cgroup::{GroupLimits, group_name};
+use super::group::SandboxGroup;
+use super::nursery::{Asked, Nursery};
+use super::output;
+use super::probe;
+use super::provider::Shared;
+use super::zygote::{self, Zygote};
+use crate::wire::{self, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
+
+/// What is to be raised.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub nursery: Arc<Nursery>,
+    pub shell: ShellSpec,
+    pub limits: GroupLimits,
+    pub guest: Option<WantedGuest>,
+}
+
+/// A guest to wait in the shell.
+#[derive(Clone, Debug)]
+pub(crate) struct WantedGuest {
+    pub spec: GuestSpec,
+    /// Who forks it; without one it is started by init.
+    pub zygote: Option<Arc<Zygote>>,
+}
+
+/// A sandbox that stands and that nobody has moved into.
+#[derive(Debug)]
+pub(crate) struct Raised {
+    /// Before the group: dropping goes in this order, and a group must be empty to be removed.
+    pub shell: RaisedShell,
+    pub group: Option<SandboxGroup>,
+    pub guest: Option<Waiting>,
+}
+
+/// A shell that stands. Dropping it kills everything inside.
+#[derive(Debug)]
+pub(crate) struct RaisedShell {
+    pub pidfd: OwnedFd,
+    pub control: OwnedFd,
+    pub work_dir: OwnedFd,
+    pub notes: Vec<Note>,
+    pub ended: Option<oneshot::Receiver<()>>,
+    pub nursery: Arc<Nursery>,
+    namespaces: Vec<OwnedFd>,
+    kept: bool,
+}
+
+impl RaisedShell {
+    /// Somebody else looks after it from now on.
+    pub(crate) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for RaisedShell {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        }
+    }
+}
+
+/// A guest that waits for something to do: our ends of its streams.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub stdin: OwnedFd,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+    pub channel: OwnedFd,
+    /// Of a fork of a zygote: how it ends. Init knows that of its own.
+    pub ended: Option<zygote::Ended>,
+}
+
+/// A sandbox on its way up. Many can be at once.
+#[derive(Debug)]
+pub(crate) struct Rising {
+    asked: Asked,
+    nursery: Arc<Nursery>,
+    group: Option<SandboxGroup>,
+    entries: Vec<OwnedFd>,
+    guest: Option<WantedGuest>,
+}
+
+/// A sandbox that stands, with a guest on its way in.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    raised: Raised,
+    guest: Option<Waiting>,
+}
+
+/// Raises what is wanted.
+pub(crate) fn raise(shared: &Shared, wanted: Wanted, name: &str) -> Result<Raised, ProviderError> {
+    begin(shared, wanted, name)?.stand()?.fill()
+}
+
+/// Makes the group and asks for the shell.
+pub(crate) fn begin(shared: &Shared, wanted: Wanted, name: &str) -> Result<Rising, ProviderError> {
+    let Wanted {
+        nursery,
+        mut shell,
+        limits,
+        guest,
+    } = wanted;
+    let group = match shared.hierarchy() {
+        Ok(hierarchy) => Some(SandboxGroup::make(
+            hierarchy,
+            &group_name(shared.tag(), name),
+            limits,
+        )?),
+        Err(_) => None,
+    };
+    let forked = guest.as_ref().is_some_and(|guest| guest.zygote.is_some());
+    shell.namespaces = forked;
+    let (mut fds, mut entries) = (Vec::new(), Vec::new());
+    if let Some(group) = &group {
+        (shell.cgroup, fds) = group.join()?;
+        if forked {
+            entries = group.entries()?;
+        }
+    }
+    let asked = nursery
+        .ask(shell, &fds)
+        .map_err(|error| failed("ask", "the nursery", error))?;
+    Ok(Rising {
+        asked,
+        nursery,
+        group,
+        entries,
+        guest,
+    })
+}
+
+impl Rising {
+    /// Waits until the shell stands, and has its guest started.
+    pub(crate) fn stand(self) -> Result<Filling, ProviderError> {
+        let lost = |_| ProviderError::LauncherLost("it ended while a sandbox was being made".to_owned());
+        let made = self.asked.made.blocking_recv().map_err(lost)?;
+        let made = made.map_err(|failure| probe::explain(&failure))?;
+        let killed_unless_kept = KillOnDrop(&made.pidfd);
+        let mut notes = made.notes;
+        let work_dir = match wire::receive(&made.control) {
+            Ok((InitEvent::Ready { notes: seen }, mut fds)) if fds.len() == 1 => {
+                notes.extend(seen);
+                fds.remove(0)
+            }
+            Ok((InitEvent::SetupFailed(failure), _)) => return Err(probe::explain(&failure)),
+            Ok(_) => return Err(out_of_turn()),
+            Err(error) => return Err(failed("raise", "a sandbox", error)),
+        };
+        std::mem::forget(killed_unless_kept);
+        let raised = Raised {
+            shell: RaisedShell {
+                pidfd: made.pidfd,
+                control: made.control,
+                work_dir,
+                notes,
+                ended: Some(self.asked.ended),
+                nursery: self.nursery,
+                namespaces: made.namespaces,
+                kept: false,
+            },
+            group: self.group,
+            guest: None,
+        };
+        let guest = match self.guest {
+            Some(guest) => Some(start(&raised.shell, guest, &self.entries)?),
+            None => None,
+        };
+        Ok(Filling { raised, guest })
+    }
+}
+
+impl Filling {
+    /// Waits until the guest is in.
+    pub(crate) fn fill(mut self) -> Result<Raised, ProviderError> {
+        if let Some(guest) = self.guest {
+            match wire::receive(&self.raised.shell.control) {
+                Ok((InitEvent::Started { notes }, _)) => self.raised.shell.notes.extend(notes),
+                Ok((InitEvent::NotStarted(failure), _)) => return Err(probe::explain(&failure)),
+                Ok(_) => return Err(out_of_turn()),
+                Err(error) => return Err(failed("start", "an interpreter", error)),
+            }
+            self.raised.guest = Some(guest);
+        }
+        // They have served their purpose.
+        self.raised.shell.namespaces = Vec::new();
+        Ok(self.raised)
+    }
+}
+
+/// Starts a guest in a shell; whether it gets there is heard from init.
+fn start(shell: &RaisedShell, guest: WantedGuest, groups: &[OwnedFd]) -> Result<Waiting, ProviderError> {
+    let made = |error| failed("make", "a pipe", error);
+    let (stdin_guest, stdin) = output::pipe().map_err(made)?;
+    let (stdout, stdout_guest) = output::pipe().map_err(made)?;
+    let (stderr, stderr_guest) = output::pipe().map_err(made)?;
+    let (channel, channel_guest) = wire::pair().map_err(made)?;
+    let streams = [&stdin_guest, &stdout_guest, &stderr_guest, &channel_guest].map(AsFd::as_fd);
+    let spec = Box::new(guest.spec);
+    let tell = |request: &InitRequest, fds: &[BorrowedFd<'_>]| {
+        wire::send(&shell.control, request, fds).map_err(|error| failed("start", "an interpreter", error))
+    };
+    let ended = match guest.zygote {
+        None => {
+            tell(&InitRequest::Exec(spec), &streams)?;
+            None
+        }
+        Some(zygote) => {
+            let (to_fork, to_init) = wire::pair().map_err(made)?;
+            let fds: Vec<_> = [to_fork.as_fd()].into_iter().chain(streams).collect();
+            tell(&InitRequest::Adopt(spec), &fds)?;
+            let ended = zygote.fork(&shell.namespaces, to_init.as_fd(), groups);
+            Some(ended.map_err(|error| failed("fork", "an interpreter", error))?)
+        }
+    };
+    Ok(Waiting {
+        stdin,
+        stdout,
+        stderr,
+        channel,
+        ended,
+    })
+}
+
+struct KillOnDrop<'a>(&'a OwnedFd);
+
+impl Drop for KillOnDrop<'_> {
+    fn drop(&mut self) {
+        let _ = pidfd_send_signal(self.0, Signal::KILL);
+    }
+}
+
+fn out_of_turn() -> ProviderError {
+    ProviderError::Protocol("init said something out of turn".to_owned())
+}
+
+fn failed(operation: &'static str, object: &str, source: io::Error) -> ProviderError {
+    ProviderError::Io {
+        operation,
+        object: object.to_owned(),
+        source,
+    }
+}

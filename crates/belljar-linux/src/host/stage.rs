@@ -1,0 +1,166 @@
+//! Running one stage to its end: a program that is started, or one that a waiting interpreter runs.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use belljar_core::outcome::Capture;
+use belljar_core::plan::Script;
+use belljar_core::provider::{Ended, StageEnd, StageIo, StageStdin, Stream};
+use belljar_core::{ProviderError, Stage};
+use serde_json::json;
+
+use super::guest::{Fate, Told};
+use super::output::Output;
+use super::sandbox::{NativeSandbox, failed};
+use super::stdin::Pump;
+use super::watch::Watch;
+use super::{spec, stdin};
+use crate::wire::InitRequest;
+
+/// A program on its way: our ends of its streams.
+struct Started {
+    output: Output,
+    fate: Fate,
+    /// Kept while it runs.
+    _pump: Pump,
+    /// Kept while it runs: an interpreter that loses its channel takes that for the end.
+    _channel: Option<super::channel::Channel>,
+}
+
+impl NativeSandbox {
+    pub(super) async fn run_stage(
+        &mut self,
+        stage: &Stage,
+        io: StageIo<'_>,
+    ) -> Result<StageEnd, ProviderError> {
+        if let Some(group) = &mut self.group {
+            group.limit(stage.limits())?;
+        }
+        let script = stage.warm().and_then(|warm| warm.script());
+        if script.is_none() {
+            self.dismiss().await?;
+        }
+        let began = Instant::now();
+        let cap = stage.limits().output().get();
+        let (mut stdout, mut stderr) = (Capture::new(cap), Capture::new(cap));
+        let mut watch = Watch::new(
+            stage.limits(),
+            began,
+            self.group.as_ref(),
+            self.machine.memory_accounted,
+        );
+        let started = match (self.waiting.is_some(), script) {
+            (true, Some(script)) => self.hand_over(stage, script, io.stdin)?,
+            _ => self.start(stage, io.stdin).await?,
+        };
+        let Some(mut started) = started else {
+            return Ok(StageEnd {
+                ended: self.why_gone(Some(&watch)).await,
+                usage: watch.usage(self.group.as_ref(), None, began.elapsed()),
+                stdout: stdout.into_captured(),
+                stderr: stderr.into_captured(),
+            });
+        };
+        let mut cpu_reported = None;
+        let init = self.shell.pid();
+        let sink = io.sink;
+        let mut keep = |stream, bytes: &[u8]| {
+            let kept = match stream {
+                Stream::Stdout => stdout.keep(bytes),
+                Stream::Stderr => stderr.keep(bytes),
+            };
+            if !kept.is_empty() {
+                sink.write(stream, kept);
+            }
+        };
+        let mut stop = io.stop.unwrap_or_else(|| Box::pin(std::future::pending()));
+        let ended = loop {
+            tokio::select! {
+                // Limits come before output: a guest that never stops printing must not outrun them.
+                biased;
+                reason = watch.trip(self.group.as_ref(), init) => {
+                    self.end_all().await;
+                    break reason;
+                }
+                () = &mut stop => {
+                    self.end_all().await;
+                    break Ended::Stopped;
+                }
+                told = started.fate.next(&mut self.shell) => match told {
+                    Ok(Told::Started(notes)) => self.observe(notes),
+                    Ok(Told::NotStarted(failure)) => break self.cannot_start(stage, &failure)?,
+                    Ok(Told::Ended(end)) => {
+                        cpu_reported = Some(end.cpu);
+                        break self.judge(end.status, Some(&watch));
+                    }
+                    Ok(Told::ZygoteLost) => break self.zygote_lost().await,
+                    Ok(Told::OutOfTurn) => {
+                        return Err(ProviderError::Protocol("init said something out of turn".to_owned()));
+                    }
+                    Err(_) => break self.why_gone(Some(&watch)).await,
+                },
+                bytes = started.output.next() => {
+                    let (stream, bytes) = bytes.map_err(|error| failed("read", "output", error))?;
+                    keep(stream, bytes);
+                }
+            }
+        };
+        // Everything that could write is dead by now, so all it wrote is in the pipes.
+        started.output.drain(&mut keep);
+        Ok(StageEnd {
+            ended,
+            usage: watch.usage(self.group.as_ref(), cpu_reported, began.elapsed()),
+            stdout: stdout.into_captured(),
+            stderr: stderr.into_captured(),
+        })
+    }
+
+    /// Has init start the program; `None` where init is gone.
+    async fn start(&mut self, stage: &Stage, stdin: StageStdin) -> Result<Option<Started>, ProviderError> {
+        let (output, [stdout, stderr]) = Output::new().map_err(|error| failed("make", "a pipe", error))?;
+        let (stdin, pump) = stdin::connect(stdin).map_err(|error| failed("connect", "stdin", error))?;
+        let request = InitRequest::Exec(Box::new(spec::guest(&self.plan, stage, self.machine)));
+        let fds = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        let sent = self.shell.send(&request, &fds).await;
+        Ok(sent.is_ok().then(|| Started {
+            output,
+            fate: Fate::default(),
+            _pump: pump,
+            _channel: None,
+        }))
+    }
+
+    /// Gives the program to the interpreter that waits.
+    fn hand_over(
+        &mut self,
+        stage: &Stage,
+        script: &Script,
+        stdin: StageStdin,
+    ) -> Result<Option<Started>, ProviderError> {
+        let Some(mut guest) = self.waiting.take() else {
+            return Ok(None);
+        };
+        let pump = match guest.stdin.take() {
+            Some(pipe) => stdin::feed(stdin, pipe),
+            None => Ok(Pump::default()),
+        };
+        let pump = pump.map_err(|error| failed("connect", "stdin", error))?;
+        let wall = stage.limits().wall_time().duration().as_millis();
+        self.shell.tell(&InitRequest::Backstop {
+            wall_millis: wall.try_into().unwrap_or(u64::MAX),
+        });
+        let message = json!({
+            "op": "program",
+            "path": script.path(),
+            "args": script.args(),
+            "env": stage.env(),
+        });
+        guest.channel.say(message.to_string().as_bytes());
+        Ok(Some(Started {
+            output: guest.output,
+            fate: guest.fate,
+            _pump: pump,
+            _channel: Some(guest.channel),
+        }))
+    }
+}

@@ -1,0 +1,164 @@
+//! From a plan to the shape of its sandbox, and to the warm interpreter that could serve it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use belljar_core::{Plan, Stage, Warm};
+
+use super::group::limits_of;
+use super::pool::{Recipe, Shape};
+use super::provider::Shared;
+use super::raise::{Wanted, WantedGuest};
+use super::spec;
+use super::zygote::{Life, Zygote};
+use crate::wire::{GuestSpec, ZygoteSpec};
+
+/// How long a zygote may take to import what it is to import.
+const IMPORTING: Duration = Duration::from_secs(120);
+
+/// What makes one zygote different from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Breed {
+    shows: Vec<PathBuf>,
+    runner: Vec<String>,
+    env: BTreeMap<String, String>,
+    preload: Vec<String>,
+}
+
+/// What of a plan decides how its sandbox is made. It holds nothing of what will run in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Outline {
+    pub shape: Shape,
+    /// The zygote that could fork its guest.
+    breed: Option<Breed>,
+}
+
+/// The outline of `plan`'s sandbox; `None` where it is one of a kind.
+pub(crate) fn outline(shared: &Shared, plan: &Plan) -> Option<Outline> {
+    if spec::has_private_root(plan) {
+        return None;
+    }
+    let stage = plan.stages().last()?;
+    let warm = stage
+        .warm()
+        .filter(|_| shared.is_warm() && plan.stages().len() == 1);
+    let preload = warm
+        .map(|warm| preload_of(shared, plan, warm))
+        .unwrap_or_default();
+    let guest = warm.map(|warm| (guest(shared, plan, stage, warm), preload.clone()));
+    let breed = warm.filter(|warm| warm.forks()).map(|warm| Breed {
+        shows: plan.shows().to_vec(),
+        runner: warm.runner().to_vec(),
+        env: warm.env().clone(),
+        preload,
+    });
+    Some(Outline {
+        shape: Shape {
+            shows: plan.shows().to_vec(),
+            shell: spec::shell(plan),
+            limits: limits_of(plan.limits()),
+            guest,
+        },
+        breed,
+    })
+}
+
+fn preload_of(shared: &Shared, _plan: &Plan, warm: &Warm) -> Vec<String> {
+    if warm.preload().is_empty() && warm.forks() {
+        shared.pool_settings().preload.clone()
+    } else {
+        warm.preload().to_vec()
+    }
+}
+
+/// The runner that waits: what the stage may do, without anything of the request's.
+fn guest(shared: &Shared, plan: &Plan, stage: &Stage, warm: &Warm) -> GuestSpec {
+    let mut spec = spec::guest(plan, stage, shared.machine());
+    spec.argv = warm.runner().to_vec();
+    spec.env = warm.env().clone().into_iter().collect();
+    // Its clock starts when it gets something to do.
+    spec.wall_millis = u64::MAX;
+    spec
+}
+
+impl Outline {
+    /// How one more of it is made ahead of time.
+    pub(crate) fn recipe(&self) -> Recipe {
+        let outline = self.clone();
+        Recipe::new(move |shared| {
+            let zygote = match &outline.breed {
+                Some(breed) => {
+                    let zygote = shared.zygote(breed)?;
+                    // Without one there is nothing that could wait: an empty shell is stock as well.
+                    (zygote.wait(IMPORTING) == Life::Ready).then_some(zygote)
+                }
+                None => None,
+            };
+            outline.wanted(shared, zygote, true)
+        })
+    }
+
+    /// How it is made on demand: with a fork where a zygote is ready, else an empty shell.
+    pub(crate) fn on_demand(&self, shared: &Arc<Shared>) -> Option<Wanted> {
+        let zygote = self
+            .breed
+            .as_ref()
+            .and_then(|breed| shared.zygote_if_there(breed))
+            .filter(|zygote| zygote.life() == Life::Ready);
+        self.wanted(shared, zygote, false)
+    }
+
+    fn wanted(&self, shared: &Arc<Shared>, zygote: Option<Arc<Zygote>>, ahead: bool) -> Option<Wanted> {
+        let guest = match (&self.shape.guest, &self.breed, zygote) {
+            (Some((spec, _)), Some(_), Some(zygote)) => Some(WantedGuest {
+                spec: spec.clone(),
+                zygote: Some(zygote),
+            }),
+            // Starting the runner takes as long as starting the interpreter, so only ahead of time.
+            (Some((spec, _)), None, _) if ahead => Some(WantedGuest {
+                spec: spec.clone(),
+                zygote: None,
+            }),
+            _ => None,
+        };
+        Some(Wanted {
+            nursery: shared.nursery_showing(&self.shape.shows).ok()?,
+            shell: self.shape.shell.clone(),
+            limits: self.shape.limits,
+            guest,
+        })
+    }
+}
+
+impl Shared {
+    /// The zygote of that breed, started where there is none; `None` where it cannot be had.
+    fn zygote(self: &Arc<Self>, breed: &Breed) -> Option<Arc<Zygote>> {
+        let mut zygotes = self.zygotes.lock().unwrap_or_else(PoisonError::into_inner);
+        match zygotes.get(breed) {
+            Some(zygote) if !matches!(zygote.life(), Life::Lost) => Some(Arc::clone(zygote)),
+            _ => {
+                let spec = ZygoteSpec {
+                    argv: breed
+                        .runner
+                        .iter()
+                        .cloned()
+                        .chain(["zygote".to_owned()])
+                        .collect(),
+                    env: breed.env.clone().into_iter().collect(),
+                };
+                let nursery = self.nursery_showing(&breed.shows).ok()?;
+                let host_ids = self.machine().host_ids;
+                let zygote = Zygote::start(nursery, host_ids, spec, &breed.preload).ok()?;
+                zygotes.insert(breed.clone(), Arc::clone(&zygote));
+                Some(zygote)
+            }
+        }
+    }
+
+    fn zygote_if_there(&self, breed: &Breed) -> Option<Arc<Zygote>> {
+        let zygotes = self.zygotes.lock().unwrap_or_else(PoisonError::into_inner);
+        zygotes.get(breed).cloned()
+    }
+}
