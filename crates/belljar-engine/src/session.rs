@@ -101,7 +101,7 @@ impl Session {
         let plan = engine
             .plan(policy, request)
             .map_err(|denial| denied(policy, request, denial))?;
-        let names = surroundings.globals.keys().map(String::as_str);
+        let mut names = surroundings.globals.keys().map(String::as_str);
         if let Some(name) = names
             .find(|name| !is_identifier(name))
             .or(surroundings.tools.bad_name())

@@ -14,3 +14,17 @@ pub(crate) fn is_off(name: &str) -> bool {
 pub(crate) const fn is_off(_: &str) -> bool {
     false
 }
+
+/// The path that every sandbox is to come by, so that a test can see the walls on each of them:
+/// `pooled`, `forked` or `ahead`.
+#[cfg(feature = "weaken")]
+pub(crate) fn path() -> Option<&'static str> {
+    static PATH: std::sync::LazyLock<Option<String>> =
+        std::sync::LazyLock::new(|| std::env::var("BELLJAR_PATH").ok().filter(|path| !path.is_empty()));
+    PATH.as_deref()
+}
+
+#[cfg(not(feature = "weaken"))]
+pub(crate) const fn path() -> Option<&'static str> {
+    None
+}

@@ -1,6 +1,7 @@
 //! The guest of the moment, as the engine holds it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use super::channel::Channel;
@@ -13,10 +14,12 @@ use crate::wire::{InitEvent, Note, StepFailure};
 /// Our side of a guest that waits, or waited, in a shell.
 #[derive(Debug)]
 pub(crate) struct Guest {
-    pub stdin: Option<std::os::fd::OwnedFd>,
+    pub stdin: Option<OwnedFd>,
     pub output: Output,
     pub channel: Channel,
     pub fate: Fate,
+    /// Of a guest that is no descendant of init.
+    pub pidfd: Option<OwnedFd>,
 }
 
 impl Guest {
@@ -27,6 +30,7 @@ impl Guest {
             output: Output::of(waiting.stdout, waiting.stderr)?,
             channel: Channel::of(waiting.channel)?,
             fate: Fate::new(waiting.ended),
+            pidfd: waiting.pidfd,
         })
     }
 }

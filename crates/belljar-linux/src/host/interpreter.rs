@@ -57,17 +57,22 @@ impl Interpreter {
 
     /// What it says or does next, or which limit it breaks. Cancel-safe.
     pub(crate) async fn next(&mut self, shell: &mut Shell, group: Option<&SandboxGroup>) -> Next {
-        let init = shell.pid();
         let Self { guest, execution } = self;
         let Guest {
             output,
             channel,
             fate,
+            pidfd,
             ..
         } = guest;
+        // Found out only where something has to be added up.
+        let roots = match execution {
+            Some(execution) if execution.watch.adds_up() => shell.roots(pidfd.as_ref()),
+            _ => Vec::new(),
+        };
         let trip = async {
             match execution {
-                Some(execution) => execution.watch.trip(group, init).await,
+                Some(execution) => execution.watch.trip(group, &roots).await,
                 None => std::future::pending().await,
             }
         };

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::cgroup::GroupLimits;
@@ -78,7 +79,7 @@ pub(crate) struct Pool {
 #[derive(Debug, Default)]
 struct State {
     stocks: HashMap<Shape, Stock>,
-    running: bool,
+    keeper: Option<JoinHandle<()>>,
     closed: bool,
 }
 
@@ -181,26 +182,36 @@ impl Pool {
     }
 
     fn wake(self: &Arc<Self>, state: &mut State, shared: &Arc<Shared>) {
-        if !state.running && !state.closed {
+        if state.keeper.is_none() && !state.closed {
             let (pool, shared) = (Arc::clone(self), Arc::downgrade(shared));
             let thread = std::thread::Builder::new()
                 .name("belljar-pool".to_owned())
                 .spawn(move || pool.keep_up(&shared));
             // Where no thread can be had, everything is made on demand.
-            state.running = thread.is_ok();
+            state.keeper = thread.ok();
         }
         self.wanted.notify_all();
     }
 
-    /// Ends every sandbox that waits.
+    /// Ends every sandbox that waits, and what was about to join them.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
-        let stocks = std::mem::take(&mut state.stocks);
+        let (stocks, keeper) = (std::mem::take(&mut state.stocks), state.keeper.take());
         drop(state);
         self.wanted.notify_all();
         self.filled.notify_all();
         drop(stocks);
+        // The keeper itself may be the last to let go of the provider.
+        let own = std::thread::current().id();
+        if let Some(keeper) = keeper.filter(|keeper| keeper.thread().id() != own) {
+            let _ = keeper.join();
+        }
+    }
+
+    /// Whether nothing more is to be raised.
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.state).closed
     }
 
     /// Keeps the stocks up until the provider is gone.

@@ -23,6 +23,7 @@ use super::spec::{self, Machine};
 use super::warm::{self, Breed};
 use super::zygote::Zygote;
 use super::{probe, toolchain};
+use crate::weaken;
 use crate::wire::{HostIds, Note, RootSpec};
 
 /// How long a whole stock of sandboxes may take.
@@ -32,7 +33,7 @@ const PREPARING: Duration = Duration::from_secs(180);
 ///
 /// Making one is cheap: the machine is looked at when first needed, and the launcher is started
 /// with the first sandbox.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct NativeProvider {
     shared: Arc<Shared>,
 }
@@ -66,7 +67,6 @@ enum LauncherState {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.pool.close();
         let state = self.launcher.get_mut().unwrap_or_else(PoisonError::into_inner);
         // One that nobody came to need has to be seen off all the same.
         if let LauncherState::Starting(thread) = std::mem::take(state) {
@@ -75,15 +75,36 @@ impl Drop for Shared {
     }
 }
 
+impl Drop for NativeProvider {
+    fn drop(&mut self) {
+        // Sandboxes in use may outlive the provider; those that wait for use do not.
+        self.shared.pool.close();
+    }
+}
+
+impl Default for NativeProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl NativeProvider {
     pub fn new() -> Self {
-        Self::default()
+        Self::with_pool(PoolSettings::default())
     }
 
     /// One that keeps sandboxes ready as `settings` say.
     pub fn with_pool(settings: PoolSettings) -> Self {
         let mut shared = Shared::default();
-        shared.settings = settings;
+        shared.settings = match weaken::path() {
+            Some("pooled") => PoolSettings {
+                stock: 1,
+                warm: false,
+                ..settings
+            },
+            Some(_) => PoolSettings { stock: 1, ..settings },
+            None => settings,
+        };
         Self {
             shared: Arc::new(shared),
         }
@@ -255,23 +276,7 @@ impl Provider for NativeProvider {
     }
 
     fn prepare(&self, plan: &Plan) -> Result<(), ProviderError> {
-        let shared = &self.shared;
-        // What a sandbox has here must have been seen once.
-        if !shared.is_warm() && shared.pool_settings().warm {
-            let notes = super::trial::attempt(shared)?;
-            shared.saw_proc(notes.contains(&Note::ProcMounted));
-        }
-        let Some(outline) = warm::outline(shared, plan) else {
-            return Ok(());
-        };
-        let prepared = shared
-            .pool()
-            .prepare(shared, &outline.shape, outline.recipe(), PREPARING);
-        prepared.map_err(|why| ProviderError::Io {
-            operation: "prepare",
-            object: "sandboxes".to_owned(),
-            source: io::Error::other(why),
-        })
+        prepare(&self.shared, plan)
     }
 
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>> {
@@ -281,4 +286,24 @@ impl Provider for NativeProvider {
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
+}
+
+/// Raises a stock of sandboxes for such a plan, and waits until they stand.
+pub(crate) fn prepare(shared: &Arc<Shared>, plan: &Plan) -> Result<(), ProviderError> {
+    // What a sandbox has here must have been seen once.
+    if !shared.is_warm() && shared.pool_settings().warm {
+        let notes = super::trial::attempt(shared)?;
+        shared.saw_proc(notes.contains(&Note::ProcMounted));
+    }
+    let Some(outline) = warm::outline(shared, plan) else {
+        return Ok(());
+    };
+    let prepared = shared
+        .pool()
+        .prepare(shared, &outline.shape, outline.recipe(), PREPARING);
+    prepared.map_err(|why| ProviderError::Io {
+        operation: "prepare",
+        object: "sandboxes".to_owned(),
+        source: io::Error::other(why),
+    })
 }

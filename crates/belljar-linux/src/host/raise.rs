@@ -83,6 +83,8 @@ pub(crate) struct Waiting {
     pub channel: OwnedFd,
     /// Of a fork of a zygote: how it ends. Init knows that of its own.
     pub ended: Option<zygote::Ended>,
+    /// Of such a fork: it is no descendant of init.
+    pub pidfd: Option<OwnedFd>,
 }
 
 /// A sandbox on its way up. Many can be at once.
@@ -187,9 +189,12 @@ impl Rising {
 impl Filling {
     /// Waits until the guest is in.
     pub(crate) fn fill(mut self) -> Result<Raised, ProviderError> {
-        if let Some(guest) = self.guest {
+        if let Some(mut guest) = self.guest {
             match wire::receive(&self.raised.shell.control) {
-                Ok((InitEvent::Started { notes }, _)) => self.raised.shell.notes.extend(notes),
+                Ok((InitEvent::Started { notes }, fds)) => {
+                    self.raised.shell.notes.extend(notes);
+                    guest.pidfd = fds.into_iter().next();
+                }
                 Ok((InitEvent::NotStarted(failure), _)) => return Err(probe::explain(&failure)),
                 Ok(_) => return Err(out_of_turn()),
                 Err(error) => return Err(failed("start", "an interpreter", error)),
@@ -233,6 +238,7 @@ fn start(shell: &RaisedShell, guest: WantedGuest, groups: &[OwnedFd]) -> Result<
         stderr,
         channel,
         ended,
+        pidfd: None,
     })
 }
 

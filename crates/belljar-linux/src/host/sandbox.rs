@@ -20,7 +20,8 @@ use super::receipt::Origin;
 use super::shell::{Shell, step_text};
 use super::spec::{self, Machine};
 use super::watch::Watch;
-use super::{collect, probe, receipt, stdin, warm};
+use super::{collect, probe, provider, receipt, stdin, warm};
+use crate::weaken;
 use crate::wire::{InitEvent, InitRequest, Note, StepFailure};
 
 /// One sandbox: a shell, its control group, and what was observed of it.
@@ -48,6 +49,11 @@ impl NativeSandbox {
         id: String,
         plan: Arc<Plan>,
     ) -> Result<Self, ProviderError> {
+        if weaken::path().is_some() {
+            let (shared, plan) = (Arc::clone(&shared), Arc::clone(&plan));
+            let prepared = tokio::task::spawn_blocking(move || provider::prepare(&shared, &plan)).await;
+            prepared.map_err(|_| ProviderError::Protocol("preparing broke off".to_owned()))??;
+        }
         let (raised, origin) = raise_for(&shared, &id, &plan).await?;
         let Raised { shell, group, guest } = raised;
         let taken = |error| failed("take", "a sandbox", error);
@@ -198,7 +204,7 @@ impl NativeSandbox {
 /// A sandbox for `plan`: one that waits, else one that is made now.
 async fn raise_for(shared: &Arc<Shared>, id: &str, plan: &Plan) -> Result<(Raised, Origin), ProviderError> {
     let outline = warm::outline(shared, plan);
-    if let Some(outline) = &outline {
+    if let Some(outline) = outline.as_ref().filter(|_| weaken::path() != Some("forked")) {
         let pooled = shared.pool().take(shared, &outline.shape, || outline.recipe());
         if let Some(raised) = pooled {
             let origin = match &raised.guest {

@@ -89,10 +89,14 @@ impl Shell {
         self.ended.is_some()
     }
 
-    /// Init's pid on the host; `None` once it is gone.
-    pub(crate) fn pid(&self) -> Option<i32> {
-        let about = format!("/proc/self/fdinfo/{}", self.pidfd.as_raw_fd());
-        sys::process::pid_in_fdinfo(&std::fs::read_to_string(about).ok()?)
+    /// The processes, as the host numbers them, whose descendants make up the sandbox: init, and the
+    /// guest where that is another's child.
+    pub(crate) fn roots(&self, guest: Option<&OwnedFd>) -> Vec<i32> {
+        [Some(&self.pidfd), guest]
+            .into_iter()
+            .flatten()
+            .filter_map(host_pid)
+            .collect()
     }
 
     pub(crate) const fn nursery(&self) -> &Arc<Nursery> {
@@ -117,6 +121,11 @@ impl Drop for Shell {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn host_pid(process: &OwnedFd) -> Option<i32> {
+    let about = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
+    sys::process::pid_in_fdinfo(&std::fs::read_to_string(about).ok()?)
 }
 
 async fn send_frame<T: Serialize>(

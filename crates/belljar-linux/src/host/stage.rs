@@ -1,6 +1,6 @@
 //! Running one stage to its end: a program that is started, or one that a waiting interpreter runs.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use belljar_core::outcome::Capture;
@@ -21,6 +21,8 @@ use crate::wire::InitRequest;
 struct Started {
     output: Output,
     fate: Fate,
+    /// Of one that is no descendant of init.
+    pidfd: Option<OwnedFd>,
     /// Kept while it runs.
     _pump: Pump,
     /// Kept while it runs: an interpreter that loses its channel takes that for the end.
@@ -62,7 +64,11 @@ impl NativeSandbox {
             });
         };
         let mut cpu_reported = None;
-        let init = self.shell.pid();
+        let roots = if watch.adds_up() {
+            self.shell.roots(started.pidfd.as_ref())
+        } else {
+            Vec::new()
+        };
         let sink = io.sink;
         let mut keep = |stream, bytes: &[u8]| {
             let kept = match stream {
@@ -78,7 +84,7 @@ impl NativeSandbox {
             tokio::select! {
                 // Limits come before output: a guest that never stops printing must not outrun them.
                 biased;
-                reason = watch.trip(self.group.as_ref(), init) => {
+                reason = watch.trip(self.group.as_ref(), &roots) => {
                     self.end_all().await;
                     break reason;
                 }
@@ -125,6 +131,7 @@ impl NativeSandbox {
         Ok(sent.is_ok().then(|| Started {
             output,
             fate: Fate::default(),
+            pidfd: None,
             _pump: pump,
             _channel: None,
         }))
@@ -159,6 +166,7 @@ impl NativeSandbox {
         Ok(Some(Started {
             output: guest.output,
             fate: guest.fate,
+            pidfd: guest.pidfd,
             _pump: pump,
             _channel: Some(guest.channel),
         }))

@@ -54,6 +54,7 @@ impl NativeSandbox {
             output,
             channel,
             fate,
+            pidfd: None,
         })
     }
 

@@ -11,14 +11,19 @@ pub(crate) struct TreeUsage {
     pub memory: u64,
 }
 
-/// Adds up all descendants of `init`: an orphan's new parent is init, so nothing is missed.
-pub(crate) fn tree_usage(init: i32) -> TreeUsage {
+/// Adds up all descendants of `roots`, init and whichever guest is not its child: an orphan's new parent
+/// is init, so nothing is missed.
+pub(crate) fn tree_usage(roots: &[i32]) -> TreeUsage {
+    let Some((init, others)) = roots.split_first() else {
+        return TreeUsage::default();
+    };
     // What init has reaped is counted with init.
     let mut usage = TreeUsage {
-        cpu: cpu_time(init),
+        cpu: cpu_time(*init),
         memory: 0,
     };
-    let mut waiting = children(init);
+    let mut waiting = children(*init);
+    waiting.extend(others);
     let mut seen = 0;
     while let Some(pid) = waiting.pop() {
         seen += 1;

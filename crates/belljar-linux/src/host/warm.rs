@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belljar_core::{Plan, Stage, Warm};
 
@@ -17,6 +17,8 @@ use crate::wire::{GuestSpec, ZygoteSpec};
 
 /// How long a zygote may take to import what it is to import.
 const IMPORTING: Duration = Duration::from_secs(120);
+/// How long it is waited for without a look at whether it is still needed.
+const SLICE: Duration = Duration::from_millis(20);
 
 /// What makes one zygote different from another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +94,7 @@ impl Outline {
                 Some(breed) => {
                     let zygote = shared.zygote(breed)?;
                     // Without one there is nothing that could wait: an empty shell is stock as well.
-                    (zygote.wait(IMPORTING) == Life::Ready).then_some(zygote)
+                    wait(shared, &zygote).then_some(zygote)
                 }
                 None => None,
             };
@@ -130,6 +132,18 @@ impl Outline {
             guest,
         })
     }
+}
+
+/// Waits until a zygote can fork; not at all once nobody needs it any more.
+fn wait(shared: &Shared, zygote: &Zygote) -> bool {
+    let until = Instant::now() + IMPORTING;
+    while Instant::now() < until && !shared.pool().is_closed() {
+        match zygote.wait(SLICE) {
+            Life::Starting => {}
+            life => return life == Life::Ready,
+        }
+    }
+    false
 }
 
 impl Shared {

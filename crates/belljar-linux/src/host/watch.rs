@@ -27,6 +27,7 @@ pub(crate) struct Watch {
     kills_before: u64,
     next_look: tokio::time::Instant,
     out_of_memory: Option<AsyncFd<OwnedFd>>,
+    adds_up: bool,
 }
 
 impl Watch {
@@ -50,6 +51,7 @@ impl Watch {
             next_cpu_check(cpu_limit, Duration::ZERO)
         };
         Self {
+            adds_up: memory_limit.is_some() || before.cpu.is_none(),
             deadline: started + limits.wall_time().duration().min(far),
             cpu_limit,
             cpu_before: before.cpu.unwrap_or_default(),
@@ -65,7 +67,7 @@ impl Watch {
     }
 
     /// Resolves when something must end the stage. Cancel-safe.
-    pub(crate) async fn trip(&mut self, group: Option<&SandboxGroup>, init: Option<i32>) -> Ended {
+    pub(crate) async fn trip(&mut self, group: Option<&SandboxGroup>, roots: &[i32]) -> Ended {
         loop {
             let memory = async {
                 match &self.out_of_memory {
@@ -79,10 +81,15 @@ impl Watch {
                 () = memory => return Ended::OutOfMemory,
                 () = tokio::time::sleep_until(self.next_look) => {}
             }
-            if let Some(reason) = self.look(group, init) {
+            if let Some(reason) = self.look(group, roots) {
                 return reason;
             }
         }
+    }
+
+    /// Whether it looks at single processes, since no group counts for it.
+    pub(crate) const fn adds_up(&self) -> bool {
+        self.adds_up
     }
 
     /// Whether the deadline has passed.
@@ -114,10 +121,10 @@ impl Watch {
         }
     }
 
-    fn look(&mut self, group: Option<&SandboxGroup>, init: Option<i32>) -> Option<Ended> {
+    fn look(&mut self, group: Option<&SandboxGroup>, roots: &[i32]) -> Option<Ended> {
         let counted = group.and_then(|group| group.usage().cpu);
         let tree = if counted.is_none() || self.memory_limit.is_some() {
-            init.map(tree_usage).unwrap_or_default()
+            tree_usage(roots)
         } else {
             Default::default()
         };

@@ -337,7 +337,10 @@ impl<'a> PidOne<'a> {
             }
             Err(failure) => InitEvent::NotStarted(failure),
         };
-        wire::send(&self.control, &event, &[])
+        // It is no child of ours, so whoever adds up what a sandbox uses has to be shown where it is.
+        let guest = self.guest.as_ref().and_then(|guest| guest.adopted.as_ref());
+        let fds: Vec<_> = guest.map(AsFd::as_fd).into_iter().collect();
+        wire::send(&self.control, &event, &fds)
     }
 
     fn running(

@@ -79,7 +79,7 @@ pub(crate) enum InitEvent {
     SetupFailed(StepFailure),
     FilePut,
     FileFailed(StepFailure),
-    /// The guest runs.
+    /// The guest runs. Descriptor: its pidfd, if it was taken in.
     Started {
         notes: Vec<Note>,
     },

@@ -174,6 +174,11 @@ impl Run {
         self
     }
 
+    /// By the path on which everything is made on demand, whatever the others come by.
+    pub(crate) fn on_demand(self) -> Self {
+        self.env("BELLJAR_PATH", "")
+    }
+
     /// Leaves controls out, to see the attack get through. Needs the `weaken` feature.
     #[cfg(feature = "weaken")]
     pub(crate) fn without(self, controls: &str) -> Self {
@@ -194,6 +199,10 @@ impl Run {
             .env_clear()
             .env("PATH", crate::machine::path())
             .env("HOME", "/nonexistent");
+        // The test command runs the suite once for each path that a sandbox may come by.
+        if let Some(path) = std::env::var_os("BELLJAR_PATH") {
+            command.env("BELLJAR_PATH", path);
+        }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.cwd.as_deref().unwrap_or(Path::new("/")));
         command

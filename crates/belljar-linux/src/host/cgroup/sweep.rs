@@ -30,9 +30,9 @@ pub(crate) fn remove_all(subtrees: &[PathBuf], tag: &str) {
             .filter(|entry| entry.file_name().to_string_lossy().starts_with(&begin))
             .map(|entry| entry.path())
             .collect();
-        if !ours.is_empty() {
-            let _ = super::remove(&ours);
-        }
+        let _ = super::remove(&ours);
+        // An engine may have died between making the subtree and the first group in it.
+        let _ = fs::remove_dir(subtree);
     }
 }
 

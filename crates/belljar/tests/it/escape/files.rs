@@ -106,6 +106,10 @@ fn with_leaked_descriptor(who: Who, place: &TempDir, weaken: &str) -> String {
         .env("PLACE", place.path())
         .env("BELLJAR_WEAKEN", weaken)
         .current_dir("/");
+    if !weaken.is_empty() {
+        // A fork of a warm interpreter closes its descriptors by itself: that cannot be switched off.
+        command.env("BELLJAR_PATH", "");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     become_who(&mut command, who);
     let output = finish(spawn(&mut command)).stdout;
@@ -204,10 +208,9 @@ fn p35_the_hosts_words_are_not_found() {
         let run = program
             .run(who, &["--env", "SECRET"], &["nary-35,ca"])
             .env("SECRET", "canary-35");
-        assert_eq!(
-            answer(&run.go(), "found"),
-            "environment 2/environ memory of [stack]"
-        );
+        // In the environment of any program, and where one that is executed has it from the start.
+        let found = answer(&run.on_demand().go(), "found").to_owned();
+        assert_eq!(found, "environment 2/environ memory of [stack]");
     }
 }
 
