@@ -14,27 +14,40 @@ pub(crate) struct TreeUsage {
 /// Adds up all descendants of `roots`, init and whichever guest is not its child: an orphan's new parent
 /// is init, so nothing is missed.
 pub(crate) fn tree_usage(roots: &[i32]) -> TreeUsage {
-    let Some((init, others)) = roots.split_first() else {
-        return TreeUsage::default();
-    };
-    // What init has reaped is counted with init.
+    // What init has reaped is counted with init, whose own memory is not the guest's.
     let mut usage = TreeUsage {
-        cpu: cpu_time(*init),
+        cpu: roots.first().map_or(Duration::ZERO, |init| cpu_time(*init)),
         memory: 0,
+    };
+    for pid in members(roots) {
+        usage.cpu += cpu_time(pid);
+        usage.memory += memory(pid);
+    }
+    usage
+}
+
+/// The same memory, with what several processes share counted once. That takes the kernel a walk through all
+/// their pages, so it is asked only when the sum above is too much.
+pub(crate) fn shared_out(roots: &[i32]) -> u64 {
+    members(roots).into_iter().map(share).sum()
+}
+
+/// All descendants of `roots` without init.
+fn members(roots: &[i32]) -> Vec<i32> {
+    let Some((init, others)) = roots.split_first() else {
+        return Vec::new();
     };
     let mut waiting = children(*init);
     waiting.extend(others);
-    let mut seen = 0;
+    let mut found = Vec::new();
     while let Some(pid) = waiting.pop() {
-        seen += 1;
-        if seen > 4096 {
+        if found.len() >= 4096 {
             break;
         }
-        usage.cpu += cpu_time(pid);
-        usage.memory += memory(pid);
+        found.push(pid);
         waiting.extend(children(pid));
     }
-    usage
+    found
 }
 
 fn children(pid: i32) -> Vec<i32> {
@@ -72,19 +85,30 @@ fn cpu_time(pid: i32) -> Duration {
 /// What a process holds that no file on a disk backs: pages of its own, pages it shares (counted
 /// for each who shares them), and the tables that map them, which alone can fill a machine.
 fn memory(pid: i32) -> u64 {
-    const HELD: [&str; 4] = ["RssAnon", "RssShmem", "VmSwap", "VmPTE"];
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
-        return 0;
-    };
+    sum_of(pid, "status", &["RssAnon", "RssShmem", "VmSwap", "VmPTE"]).unwrap_or(0)
+}
+
+/// Its part of the same: a page that several processes map is divided between them. Where the kernel does
+/// not tell, the whole.
+fn share(pid: i32) -> u64 {
+    match sum_of(pid, "smaps_rollup", &["Pss_Anon", "Pss_Shmem", "SwapPss"]) {
+        Some(pages) if pages > 0 => pages + sum_of(pid, "status", &["VmPTE"]).unwrap_or(0),
+        _ => memory(pid),
+    }
+}
+
+/// The sum of these lines, in bytes, of what the kernel says of a process.
+fn sum_of(pid: i32, file: &str, names: &[&str]) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let kibibytes = |line: &str| {
         let (name, value) = line.split_once(':')?;
-        let held = HELD.contains(&name);
+        let wanted = names.contains(&name);
         value
             .trim()
             .strip_suffix(" kB")
-            .filter(|_| held)?
+            .filter(|_| wanted)?
             .parse::<u64>()
             .ok()
     };
-    status.lines().filter_map(kibibytes).sum::<u64>() << 10
+    Some(text.lines().filter_map(kibibytes).sum::<u64>() << 10)
 }

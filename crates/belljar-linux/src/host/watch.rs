@@ -8,7 +8,7 @@ use belljar_core::{Limits, Usage};
 use tokio::io::unix::AsyncFd;
 
 use super::group::SandboxGroup;
-use super::tree::tree_usage;
+use super::tree::{shared_out, tree_usage};
 
 /// How often memory is looked at when nothing else bounds it.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
@@ -134,7 +134,9 @@ impl Watch {
         if self.memory_limit.is_some() {
             self.memory_seen = self.memory_seen.max(Some(tree.memory));
         }
-        if self.memory_limit.is_some_and(|limit| tree.memory > limit) {
+        // A warm interpreter's forks share most of what they hold, and a second look counts that once.
+        let over = |limit| tree.memory > limit && shared_out(roots) > limit;
+        if self.memory_limit.is_some_and(over) {
             return Some(Ended::OutOfMemory);
         }
         if self.cpu_seen >= self.cpu_limit {
