@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::{Pid, Signal};
 
 use super::adopt::Adoption;
@@ -94,6 +95,7 @@ struct PidOne<'a> {
     /// Where all processes can be seen.
     proc: Option<OwnedFd>,
     children: OwnedFd,
+    /// Where the engine's files are put.
     work_dir: OwnedFd,
     incoming: Incoming,
     filters: &'a PreparedFilters,
@@ -282,10 +284,19 @@ impl<'a> PidOne<'a> {
             return Err(failure("Start", &io::ErrorKind::InvalidInput.into()));
         }
         if !spec.file_write && !self.sealed {
-            seal_writable(&spec.writable[..]).map_err(|error| failure("SealWritable", &error))?;
-            self.sealed = true;
+            self.seal(spec).map_err(|error| failure("SealWritable", &error))?;
         }
         Plan::new(spec, start, streams, self.filters)
+    }
+
+    /// Takes the right to write from the guest. The engine's own files still have to get in, by a mount of
+    /// the work directory that is attached nowhere.
+    fn seal(&mut self, spec: &GuestSpec) -> io::Result<()> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        self.work_dir = open_tree(rustix::fs::CWD, "/workspace", flags)?;
+        seal_writable(&spec.writable[..])?;
+        self.sealed = true;
+        Ok(())
     }
 
     fn start(&mut self, spec: &GuestSpec, streams: &[OwnedFd]) -> Result<Vec<Note>, StepFailure> {
