@@ -18,22 +18,22 @@ Each module finds the others as attributes of `belljar`, which `Package` puts am
 Everything that costs time to import (ast, json, re, asyncio, traceback) is imported when it is needed, or in the zygote.
 """
 
+import _io
+import builtins
 import sys
+
+__builtins__ = dict(vars(builtins))  # for the functions below, and for all modules of the runner
 
 
 class Package(type(sys)):
     """The runner's own modules; `package.values` loads values.py when it is first asked for."""
 
     def __init__(self, directory):
-        import builtins
-
         super().__init__("_belljar", __doc__)
         self.directory = directory
-        self.builtins = dict(vars(builtins))
+        self.builtins = __builtins__
 
     def __getattr__(self, name):
-        import _io
-
         if name.startswith("_"):
             raise AttributeError(name)
         path = self.directory + "/" + name + ".py"
@@ -66,8 +66,12 @@ elif not getattr(sys.stdout, "write_through", False):
 program = belljar.runner.serve()  # returns only if it is to run a program
 
 # Here and not in a function: this is the only frame that a program could find below its own.
+failure = None
 try:
     exec(program.code(), program.namespace)
 except BaseException as error:
-    program.failed(error)
+    failure = error
+if failure is not None:
+    program.failed(failure)
+    del failure
 program.end()

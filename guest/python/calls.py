@@ -21,11 +21,13 @@ def perform(calls, descriptors):
     results = []
     sent = []
     for call in calls:
-        step = call.get("step", "call")
+        step = call.get("step", "call") if type(call) is dict else "call"
         memory = []  # what the arguments point to
         try:
             args = [_argument(arg, descriptors, results, memory) for arg in call.get("args", ())]
             number = _long(call["nr"])
+            if len(args) > 6:  # no system call takes more
+                raise ValueError(args)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
             raise Failed(step, _EINVAL) from None
         ctypes.set_errno(0)

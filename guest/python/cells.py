@@ -8,6 +8,8 @@ which an exception in disguise would not.
 """
 
 import _ast
+import _symtable
+import _warnings
 
 COROUTINE = 0x80
 _LOCAL = 0x1 | 0x2 | 0x10  # optimized, new locals, nested: what makes a function's names its own
@@ -48,6 +50,10 @@ class Cell:
     def _compile(self, tree, mode):
         return compile(tree, self.name, mode, _AWAIT | self.future, dont_inherit=True)
 
+    @property
+    def awaits(self):
+        return any(code is not None and code.co_flags & COROUTINE for code in (self.body, self.tail))
+
     def binds_result(self):
         """Whether it assigns `result`, as far as one can see without running it."""
         return _binds_result(self.tree.body)
@@ -82,39 +88,60 @@ def _future_flags(source):
     return flags & ~_LOCAL
 
 
+def _annotations_are_text(future):
+    if not future:
+        return False
+    import __future__
+
+    return bool(future & __future__.annotations.compiler_flag)
+
+
 def _returning(source, name, future):
     """Code of a cell with a `return` at the top; it gives (value,) for a return, [value] for a last expression."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are given below
+    with _Quiet():
         # Everything else that a module may not hold (`yield`, say) is refused here, with the returns out of the way.
         tree = compile(source, name, "exec", _ONLY_AST | _AWAIT | future, dont_inherit=True)
         tree.body = _rewrite(tree.body, lambda node: _ast.Expr(node.value) if node.value else _ast.Pass())
         module = compile(tree, name, "exec", _AWAIT | future, dont_inherit=True)
     future |= module.co_flags & _future_flags(source)
 
-    import _symtable
-
     names = sorted(n for n in _symtable.symtable(source, name, "exec").symbols if n.isidentifier())
     kind = "async def" if module.co_flags & COROUTINE else "def"
     template = "%s %s():\n %s\n pass" % (kind, _WRAPPER, "global " + ",".join(names) if names else "pass")
     wrapper = compile(template, name, "exec", _ONLY_AST, dont_inherit=True)
 
-    tree = compile(source, name, "exec", _ONLY_AST | _AWAIT | future, dont_inherit=True)
+    with _Quiet():
+        tree = compile(source, name, "exec", _ONLY_AST | _AWAIT | future, dont_inherit=True)
     last = _last_expression(tree.body, source)
     leading = [s for s in tree.body if isinstance(s, _ast.ImportFrom) and s.module == "__future__"]
     body = [s for s in tree.body if s not in leading]
     if last is not None:
         value = _at(_ast.List([last.value], _ast.Load()), last)
         body[-1] = _at(_ast.Return(value), last)
-    body = _rewrite(body, _tupled, source if future & _future_flags("__future__") else None, skip=body[-1] if last is not None else None)
+    unevaluated = source if _annotations_are_text(future) else None
+    body = _rewrite(body, _tupled, unevaluated, skip=body[-1] if last is not None else None)
     wrapper.body[0].body = wrapper.body[0].body[:1] + body
     wrapper.body = leading + wrapper.body
     _fill(wrapper)
     code = compile(wrapper, name, "exec", future, dont_inherit=True)
     code = next(c for c in code.co_consts if getattr(c, "co_name", None) == _WRAPPER)
     return _as_module(code)
+
+
+class _Quiet:
+    """No warnings: the same source is read several times, and one warning is enough."""
+
+    _ALL = ("ignore", None, Warning, None, 0)
+
+    def __enter__(self):
+        self._filters = _warnings.filters
+        self._changed = getattr(_warnings, "_filters_mutated", int)
+        self._filters.insert(0, self._ALL)
+        self._changed()
+
+    def __exit__(self, *unused):
+        self._filters.remove(self._ALL)
+        self._changed()
 
 
 def _at(node, place):

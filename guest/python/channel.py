@@ -38,7 +38,7 @@ def loads(data):
     """The object in these bytes of JSON."""
     try:
         value, end = _scan(str(data, "utf-8").strip(), 0)
-    except StopIteration:
+    except (StopIteration, SystemError):  # the second where C code could not import json for its own error
         raise ValueError("not JSON") from None
     return value
 

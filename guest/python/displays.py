@@ -39,7 +39,7 @@ class Displays:
         for thing in things:
             forms = rich_forms(thing) or {}
             if "text/plain" not in forms:
-                forms["text/plain"] = belljar.encode.brief(thing, 10_000) if not isinstance(thing, str) else repr(thing)
+                forms["text/plain"] = belljar.encode.brief(thing, 10_000) if not issubclass(type(thing), str) else repr(thing)
             self._send(forms, self._table(thing))
 
     def result(self, thing):
@@ -55,7 +55,7 @@ class Displays:
 
     def _table(self, thing):
         pandas = sys.modules.get("pandas")
-        if pandas is not None and isinstance(thing, getattr(pandas, "DataFrame", ())):
+        if pandas is not None and issubclass(type(thing), getattr(pandas, "DataFrame", ())):
             return belljar.encode.value(thing, self._session.limits)
         return None
 
@@ -118,7 +118,7 @@ class Displays:
 def rich_forms(thing):
     """{MIME: text} of all rich forms that the object offers, or None."""
     kind = type(thing)
-    if kind in _PLAIN or isinstance(thing, type):
+    if kind in _PLAIN or issubclass(type(thing), type):
         return None
     forms = {}
     bundle = getattr(kind, "_repr_mimebundle_", None)
@@ -137,7 +137,7 @@ def rich_forms(thing):
                 found = found[0]
             _put(forms, mime, found)
     figure = sys.modules.get("matplotlib.figure")
-    if figure is not None and isinstance(thing, getattr(figure, "Figure", ())) and "image/png" not in forms:
+    if figure is not None and issubclass(type(thing), getattr(figure, "Figure", ())) and "image/png" not in forms:
         forms["image/png"] = _png(thing)
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:

@@ -55,14 +55,14 @@ def _cut(why, thing, limit):
 def brief(thing, limit):
     """A short text that stands for a value of any size."""
     try:
-        if isinstance(thing, str):
+        if issubclass(type(thing), str):
             return _text(str.__str__(thing[:limit]))
-        if isinstance(thing, (list, tuple, dict, set, frozenset, bytes, bytearray, int)):
+        if issubclass(type(thing), (list, tuple, dict, set, frozenset, bytes, bytearray, int)):
             import reprlib
 
-            if isinstance(thing, int) and thing.bit_length() > 10_000:
+            if issubclass(type(thing), int) and thing.bit_length() > 10_000:
                 return "<a number of %d bits>" % thing.bit_length()
-            if isinstance(thing, (bytes, bytearray)):
+            if issubclass(type(thing), (bytes, bytearray)):
                 thing = thing[:limit]
             shown = reprlib.Repr()
             shown.maxlevel = 2
@@ -161,7 +161,7 @@ class _Encoder:
         return thing
 
     def octets(self, thing):
-        size = thing.nbytes if isinstance(thing, memoryview) else len(thing)
+        size = thing.nbytes if issubclass(type(thing), memoryview) else len(thing)
         self._spend(size * 4 // 3 + 20)
         return {"$": "bytes", "v": base64(bytes(thing))}
 
@@ -183,7 +183,7 @@ class _Encoder:
         return {"$": "tuple", "v": self.items(tuple.__add__(thing, ()), depth, nesting + 2)}
 
     def set(self, thing, depth, nesting):
-        kind = "frozenset" if isinstance(thing, frozenset) else "set"
+        kind = "frozenset" if issubclass(type(thing), frozenset) else "set"
         self._spend(20 + len(thing))
         things = list((frozenset if kind == "frozenset" else set).__iter__(thing))
         try:

@@ -5,7 +5,9 @@ never closed is written and `__del__` is called. The interpreter itself is not t
 """
 
 import sys
+from _io import BufferedRandom, BufferedWriter, TextIOWrapper
 
+_BUFFERED = (TextIOWrapper, BufferedWriter, BufferedRandom)
 _known = frozenset()  # the modules that were there before the guest's code
 
 
@@ -28,8 +30,8 @@ def finish(join=True):
         import atexit
     try:
         atexit._run_exitfuncs()
-    except BaseException as error:
-        _ignored(error)
+    except BaseException:  # it has said so itself; before 3.10 it also raises the last one
+        pass
     written = _flush()
     _let_go()
     return _flush() and written
@@ -38,37 +40,62 @@ def finish(join=True):
 def _let_go():
     import gc
 
-    main = sys.modules.get("__main__")
-    mine = []
-    for name in reversed([name for name in sys.modules if name not in _known]):
-        module = sys.modules.get(name)
-        if _is_guests(module):
-            mine.append(module)
-    for module in [main, *mine]:
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict):
-            continue
-        # First what begins with an underscore, then the rest, as CPython does; builtins stay to the end.
-        for private in (True, False):
-            for name in list(names):
-                if isinstance(name, str) and name != "__builtins__":
-                    if (name.startswith("_") and not name.startswith("__")) == private:
-                        try:
-                            names[name] = None
-                        except BaseException:
-                            pass
+    for name in ("last_type", "last_value", "last_traceback", "last_exc", "ps1", "ps2", "argv"):
+        if hasattr(sys, name):  # an exception holds frames, and they hold what they had open
+            setattr(sys, name, None)
+    _write_files(gc)
+    # First without their names, so that a `__del__` finds its globals; what is then still there loses them.
+    names = [name for name in sys.modules if name == "__main__" or name not in _known]
+    modules = [_weak(sys.modules.pop(name)) for name in reversed(names) if _is_guests(name)]
+    _collect(gc)
+    for reference in modules:
+        module = reference()
+        if module is not None:
+            _clear(module)
+        module = None
+    _collect(gc)
+
+
+def _write_files(gc):
+    # Among objects that hold each other the collector might close a file before what is buffered for it is written.
+    for thing in gc.get_objects():
+        if type(thing) in _BUFFERED:
+            try:
+                thing.flush()
+            except BaseException:
+                pass
+
+
+def _weak(module):
+    from _weakref import ref
+
+    return ref(module)
+
+
+def _collect(gc):
     try:
         gc.collect()
     except BaseException:
         pass
 
 
-def _is_guests(module):
-    """Whether its objects may hold something unwritten: not the interpreter's own modules, and not what was installed."""
-    path = getattr(module, "__file__", None)
-    if not isinstance(path, str):
+def _clear(module):
+    """Let a module's names go: first those with an underscore, then the rest, as CPython does."""
+    names = vars(module)
+    for private in (True, False):
+        for name in list(names):
+            if isinstance(name, str) and name != "__builtins__":
+                if (name.startswith("_") and not name.startswith("__")) == private:
+                    names[name] = None
+
+
+def _is_guests(name):
+    """Whether its objects may be the guest's: not those of the interpreter's own modules, and of what was installed."""
+    module = sys.modules[name]
+    if type(module) is not type(sys):
         return False
-    return "/site-packages/" not in path and "/dist-packages/" not in path and not path.startswith(belljar.tracebacks.STDLIB)
+    path = vars(module).get("__file__")
+    return name == "__main__" or isinstance(path, str) and belljar.tracebacks.is_guests(path)
 
 
 def _flush():

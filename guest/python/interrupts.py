@@ -9,18 +9,35 @@ from _thread import get_ident
 
 _main = get_ident()
 _running = False  # a cell is running
+_cell = None  # the code of the runner's function below which the cell's own code runs
 _held = 0  # how many parts of the runner must not be interrupted
 _late = False  # one arrived meanwhile
 cancel = None  # set while an event loop runs: a function that says whether it has dealt with the interrupt
 
 
-def start():
-    """A cell begins. The handler is installed anew each time: the last cell may have put its own there."""
-    global _running, _late, _main
+def install():
+    global _main
     _main = get_ident()
-    _late = False
     _signal.signal(_signal.SIGINT, _interrupted)
+
+
+def start(code):
+    """A cell begins, below a function of this code; only there interrupts are raised.
+
+    The handler is installed anew each time: the last cell may have put its own there."""
+    global _running, _late, _cell
+    _cell = code
+    _late = False
+    install()
     _running = True
+
+
+def check():
+    """Raise the interrupt that arrived before the cell began."""
+    global _late
+    if _late:
+        _late = False
+        raise KeyboardInterrupt
 
 
 def stop():
@@ -64,7 +81,15 @@ def _interrupted(number, frame):
     global _late
     if not _running:
         return
-    if _held:
+    if _held or not _within_cell(frame):
         _late = True
     elif cancel is None or not cancel():
         raise KeyboardInterrupt
+
+
+def _within_cell(frame):
+    while frame is not None:
+        if frame.f_code is _cell:
+            return True
+        frame = frame.f_back
+    return False

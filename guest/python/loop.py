@@ -15,8 +15,18 @@ class Loop:
             self._loop = asyncio.new_event_loop()
         loop = self._loop
         asyncio.set_event_loop(loop)
-        task = loop.create_task(coroutine)
         cancelled = False
+        trace = None
+
+        async def watched():
+            nonlocal trace
+            try:
+                return await coroutine
+            except asyncio.CancelledError as error:
+                trace = error.__traceback__  # the task itself forgets where it was, before 3.11
+                raise
+
+        task = loop.create_task(watched())
 
         def cancel():
             nonlocal cancelled
@@ -31,11 +41,12 @@ class Loop:
         interrupts.cancel = cancel
         try:
             return loop.run_until_complete(task)
-        except asyncio.CancelledError as error:
+        except asyncio.CancelledError:
             if cancelled:
-                raise KeyboardInterrupt().with_traceback(error.__traceback__) from None
+                raise KeyboardInterrupt().with_traceback(trace) from None
             raise
         finally:
+            trace = None
             interrupts.cancel = None
             self._settle(task)
 
@@ -46,7 +57,12 @@ class Loop:
             for _ in range(100):
                 if task.done():
                     break
-                self._loop.call_soon(self._loop.stop)
-                self._loop.run_forever()
+                stop = self._loop.call_soon(self._loop.stop)
+                try:
+                    self._loop.run_forever()
+                except (KeyboardInterrupt, SystemExit):  # what ended the other task reached this one
+                    pass
+                finally:
+                    stop.cancel()  # left behind, it would stop the next cell
         if task.done() and not task.cancelled():
             task.exception()

@@ -58,24 +58,27 @@ class Program:
     def failed(self, error):
         """It raised: say so, and remember the exit status, as the interpreter does."""
         self.status = 1
-        if isinstance(error, SystemExit):
+        if issubclass(type(error), SystemExit):
             self.status = exit_status(error)
             return
         error.__traceback__ = belljar.tracebacks.own(error.__traceback__)
         try:
             sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
-            sys.last_exc = error
+            if sys.version_info >= (3, 12):
+                sys.last_exc = error
             sys.excepthook(type(error), error, error.__traceback__)
         except SystemExit as another:
             self.status = exit_status(another)
         except BaseException as another:
             sys.stderr.write("Error in sys.excepthook:\n")
-            sys.__excepthook__(type(another), another, belljar.tracebacks.own(another.__traceback__))
+            another.__traceback__ = belljar.tracebacks.own(another.__traceback__)
+            sys.__excepthook__(type(another), another, another.__traceback__)
             sys.stderr.write("\nOriginal exception was:\n")
             sys.__excepthook__(type(error), error, error.__traceback__)
-        self.signal = isinstance(error, KeyboardInterrupt)
+        self.signal = issubclass(type(error), KeyboardInterrupt)
 
     def end(self):
+        self.module = self.namespace = None
         if not belljar.ending.finish():
             self.status = 120
         if self.signal:

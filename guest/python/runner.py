@@ -13,6 +13,7 @@ def serve():
     global channel
     channel = belljar.channel.Channel(CHANNEL)
     _set_private(CHANNEL)
+    belljar.interrupts.install()
     channel.send({"event": "ready", "language": "python", "version": sys.version.split()[0]})
     session = None
     while True:

@@ -26,12 +26,16 @@ class Session:
         belljar.ending.begin()
         module = type(sys)("__main__")
         module.__builtins__ = builtins
+        self.module = module
         self.namespace = module.__dict__
         sys.modules["__main__"] = module
         self.displays = belljar.displays.Displays(self)
         builtins.display = self.displays.display
         self.sources = belljar.sources.Sources()
-        self.check = belljar.check.Check(setup.get("imports"), setup.get("forbidden_calls"))
+        belljar.cells, belljar.encode, belljar.streams, belljar.interrupts, belljar.tracebacks  # before a cell can break imports
+        self.check = None
+        if setup.get("imports") is not None or setup.get("forbidden_calls"):
+            self.check = belljar.check.Check(setup.get("imports"), setup.get("forbidden_calls"))
         if setup.get("imports") is not None:
             belljar.imports.limit(setup["imports"])
         if setup.get("tools"):
@@ -48,7 +52,7 @@ class Session:
         belljar.streams.begin(message.get("stdin"))
         self.displays.begin()
         try:
-            interrupts.start()
+            interrupts.start(Session._attempt.__code__)
             report = self._attempt(message["code"])
             interrupts.stop()
         except BaseException as error:
@@ -68,11 +72,12 @@ class Session:
         limit = sys.getrecursionlimit()
         error = None
         try:
+            belljar.interrupts.check()
             value = self._run(code, name)
-            self.displays.leave_figures()
             report = {"status": "ok"}
             if value is not None:
                 report["value"] = self.displays.result(value)
+            self.displays.leave_figures()
             return report
         except belljar.check.Refused as refused:
             return {"status": "refused", "error": refused.report(name, code)}
@@ -82,9 +87,9 @@ class Session:
             sys.setrecursionlimit(1000)  # the guest made it small; a report needs some frames
         try:
             report = {"status": "error", "error": belljar.tracebacks.report(error, name)}
-            if isinstance(error, KeyboardInterrupt):
+            if issubclass(type(error), KeyboardInterrupt):
                 report["status"] = "interrupted"
-            elif isinstance(error, SystemExit):
+            elif issubclass(type(error), SystemExit):
                 report["status"] = "exit"
                 report["error"]["message"] = str(belljar.program.exit_status(error))
             else:
@@ -100,27 +105,19 @@ class Session:
         self.sources.add(name, source)
         try:
             cell = belljar.cells.Cell(source, name, self._future)
-            self.check(cell.tree)
+            if self.check is not None:
+                self.check(cell.tree)
             cell.compile(source)
         except SyntaxError as error:
             self.sources.complete(error)
             raise
         self._future = cell.future
         before = namespace.get("result", _NOTHING)
-        value = None
-        if cell.body is not None:
-            if cell.returns:
-                namespace.setdefault("__annotations__", {})
-            value = eval(cell.body, namespace)
-            if cell.body.co_flags & belljar.cells.COROUTINE:
-                value = self._awaited(value)
-            if cell.returns and type(value) is tuple:
-                return value[0]
-            value = value[0] if cell.returns and value else None
-        if cell.tail is not None:
-            value = eval(cell.tail, namespace)
-            if cell.tail.co_flags & belljar.cells.COROUTINE:
-                value = self._awaited(value)
+        if cell.returns:
+            namespace.setdefault("__annotations__", {})
+        value, returned = self._awaited(_steps(cell, namespace)) if cell.awaits else _run(cell, namespace)
+        if returned:
+            return value
         if value is None:
             result = namespace.get("result", _NOTHING)
             if result is not _NOTHING and (result is not before or cell.binds_result()):
@@ -147,9 +144,42 @@ class Session:
         _exit(1 if error else 0)
 
 
+def _run(cell, namespace):
+    """Run a cell that does not await. Gives its value, and whether it returned."""
+    value = None
+    if cell.body is not None:
+        value = eval(cell.body, namespace)
+        if cell.returns:
+            return _returned(value)
+    if cell.tail is not None:
+        value = eval(cell.tail, namespace)
+    return value, False
+
+
+async def _steps(cell, namespace):
+    """The same for a cell that awaits: all of it runs in the event loop."""
+    value = None
+    if cell.body is not None:
+        value = eval(cell.body, namespace)
+        if cell.body.co_flags & belljar.cells.COROUTINE:
+            value = await value
+        if cell.returns:
+            return _returned(value)
+    if cell.tail is not None:
+        value = eval(cell.tail, namespace)
+        if cell.tail.co_flags & belljar.cells.COROUTINE:
+            value = await value
+    return value, False
+
+
+def _returned(value):
+    """What the code of a cell with a `return` gave: see cells.py."""
+    return (value[0] if value else None), type(value) is tuple
+
+
 def _plain_report(error):
     """A report that needs nothing."""
-    status = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
+    status = "interrupted" if issubclass(type(error), KeyboardInterrupt) else "error"
     name = type.__dict__["__name__"].__get__(type(error))
     return {
         "status": status,

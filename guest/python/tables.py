@@ -33,7 +33,7 @@ def array(encoder, thing):
         return encoder.other(thing)
     encoder._spend(thing.nbytes * 4 // 3 + 60)
     masked = getattr(numpy.ma, "MaskedArray", None) if "numpy.ma" in sys.modules else None
-    if masked is not None and isinstance(thing, masked):
+    if masked is not None and issubclass(type(thing), masked):
         return encoder.other(thing)
     plain = numpy.ascontiguousarray(thing, dtype=dtype.newbyteorder("<")).tobytes()
     return {"$": "ndarray", "dtype": dtype_name(dtype), "shape": list(thing.shape), "v": belljar.encode.base64(plain)}

@@ -29,8 +29,6 @@ _kinds = {}
 
 def exception(kind, message):
     """An exception of this type by name."""
-    import builtins
-
     known = belljar.builtins.get(kind)
     if isinstance(known, type) and issubclass(known, Exception):
         if not issubclass(known, (StopIteration, StopAsyncIteration)):  # these mean something else to a generator
@@ -129,10 +127,14 @@ def _event_loop(frame):
     loop = events._get_running_loop() if events is not None else None
     if loop is None:
         return None
-    # The runner's own frames between (map, say, has none) do not occur; comprehensions before 3.12 have their own.
+    # Before 3.12 a comprehension has a frame of its own.
     while frame is not None and frame.f_code.co_name in _INNER and not frame.f_code.co_flags & _COROUTINE:
         frame = frame.f_back
-    return loop if frame is not None and frame.f_code.co_flags & _COROUTINE else None
+    if frame is None:
+        return None
+    code = frame.f_code
+    # The part of a cell before the expression that awaits is code of its own.
+    return loop if code.co_flags & _COROUTINE or code.co_name == "<module>" and code.co_filename.startswith("<cell ") else None
 
 
 class _Awaited:
@@ -156,12 +158,7 @@ class _Awaited:
             pass
 
     def wake(self):
-        if not self.done:
-            try:
-                # Nobody reads any more, and what has arrived may be for this one.
-                self._loop.call_soon_threadsafe(self._channel.readable)
-            except RuntimeError:
-                pass
+        """Nothing to do: its loop watches the channel itself."""
 
     def _finish(self, message):
         _unwatch(self._channel, self._loop)

@@ -4,14 +4,14 @@ Frames of the runner, of the standard library and of installed packages are left
 wrote the cell is the one they wrote.
 """
 
-import sys
+import os
 
 MESSAGE = 64 << 10  # characters of a message, of a traceback, and frames of a traceback that are kept
 TEXT = 256 << 10
 FRAMES = 2000
 
 _RUNNER = belljar.directory + "/"
-STDLIB = sys.modules["os"].__file__.rpartition("/")[0] + "/"
+STDLIB = os.__file__.rpartition("/")[0] + "/"
 
 
 def own(traceback):
@@ -35,15 +35,19 @@ def report(error, cell):
     return {"type": kind, "message": message, "traceback": cut(trace, TEXT), "line": line, "column": column}
 
 
+# What follows asks the types, never the object (as isinstance does): an exception may define __class__ and
+# __getattribute__ as it likes.
+_traceback = BaseException.__dict__["__traceback__"].__get__
+
+
 def type_name(error):
-    # Not error.__class__.__name__: both can be anything.
     return type.__dict__["__name__"].__get__(type(error))
 
 
 def text_of(error):
     """str(error), whatever the guest made of it."""
     try:
-        if isinstance(error, SyntaxError) and isinstance(error.msg, str):
+        if issubclass(type(error), SyntaxError) and isinstance(error.msg, str):
             return cut(error.msg, MESSAGE)
         return cut(str.__str__(str(error)), MESSAGE)
     except KeyboardInterrupt:
@@ -61,10 +65,14 @@ def cut(text, limit):
 
 def place(error, cell):
     """Line and column in the cell's own code, from 1, or None."""
-    if isinstance(error, SyntaxError) and error.filename == cell:
-        return _number(error.lineno), _number(error.offset)
+    if issubclass(type(error), SyntaxError):
+        try:
+            if error.filename == cell:
+                return _number(error.lineno), _number(error.offset)
+        except Exception:
+            pass
     found = None
-    traceback = error.__traceback__
+    traceback = _traceback(error)
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == cell:
             found = traceback
@@ -82,21 +90,23 @@ def _column(traceback):
     positions = getattr(traceback.tb_frame.f_code, "co_positions", None)
     if positions is None:  # before 3.11
         return None
-    from itertools import islice
+    try:
+        import linecache
+        from itertools import islice
 
-    line, _, offset, _ = next(islice(positions(), traceback.tb_lasti // 2, None), (None,) * 4)
-    if offset is None or line != traceback.tb_lineno:
+        line, _, offset, _ = next(islice(positions(), traceback.tb_lasti // 2, None), (None,) * 4)
+        if offset is None or line != traceback.tb_lineno:
+            return None
+        text = linecache.getline(traceback.tb_frame.f_code.co_filename, line)
+    except Exception:  # the guest broke imports, or the standard library
         return None
-    import linecache
-
-    text = linecache.getline(traceback.tb_frame.f_code.co_filename, line)
     return len(text.encode("utf-8", "surrogatepass")[:offset].decode("utf-8", "replace")) + 1
 
 
 def _formatted(error):
     import traceback
 
-    tree = traceback.TracebackException(type(error), error, error.__traceback__, limit=FRAMES)
+    tree = traceback.TracebackException(type(error), error, _traceback(error), limit=FRAMES)
     seen = set()
     todo = [tree]
     while todo:

@@ -12,8 +12,9 @@ OWN_NAMESPACE = 4
 _NEW_PID = 0x20000000
 _EINVAL = 22
 
-# What a runner imports at its first need; here it is paid once, and shared.
-_OWN = ("asyncio", "traceback", "linecache", "reprlib", "select", "random", "tempfile", "atexit", "threading")
+# What a runner imports at its first need; here it is paid once, and shared. Not asyncio and threading, which make every
+# fork slower: whoever wants them warm names them in `import`.
+_OWN = ("atexit", "linecache", "reprlib", "select", "traceback", "warnings", "_symtable")
 _MODULES = (
     "cells channel check decode displays encode ending environment imports interrupts loop program reseed runner session "
     "sources streams tools tracebacks watch"
@@ -71,6 +72,7 @@ class _Zygote:
             getattr(belljar, name)
         if "numpy" in sys.modules:
             belljar.tables
+        _rehearse()
         gc.collect()
         gc.disable()
         gc.freeze()
@@ -91,6 +93,7 @@ class _Zygote:
         import select
 
         ended, wake = posix.pipe2(posix.O_CLOEXEC | posix.O_NONBLOCK)
+        self._ended = ended
         _signal.signal(_signal.SIGCHLD, _noticed)
         _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
@@ -127,7 +130,9 @@ class _Zygote:
                 raise belljar.calls.Failed("request", _EINVAL) from None
             pid = self._fork(namespace)
             if pid == 0:
-                self._channel.detach()  # descriptor 3 will be another
+                # Descriptor 3 will be another. Until then it must stay taken, by something that nobody can write to: a
+                # runner whose calls forgot to replace it must not speak to the engine in the zygote's name.
+                posix.dup2(self._ended, self._channel.detach())
                 _become_guest(channel, calls, descriptors)
                 descriptors = ()
                 return True
@@ -180,6 +185,25 @@ class _Zygote:
                 micros = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
                 guest = self._guests.pop(pid)
                 _send(self._channel, {"event": "ended", "guest": guest, "status": status, "cpu_micros": micros})
+
+
+def _rehearse():
+    """Do once what every fork will do, so that what the interpreter and the linker prepare for it is shared."""
+    belljar.streams.renew()
+    limits = {"value_bytes": 1 << 20, "depth": 32}
+    for number in range(20):
+        belljar.reseed.reseed()
+        belljar.calls.perform([{"step": "none", "nr": -1, "args": [0, {"bytes": ""}], "optional": True}], [])
+        message = belljar.channel.loads(belljar.channel.frame({"op": "execute", "id": number})[4:])
+        cell = belljar.cells.Cell("rehearsal = 1\nrehearsal + %d" % number, "<rehearsal>", 0)
+        cell.compile("rehearsal = 1\nrehearsal + %d" % number)
+        names = {}
+        eval(cell.body, names)
+        belljar.encode.value([eval(cell.tail, names), message, "", 0.5], limits)
+        try:
+            eval("1 / 0", {})
+        except ZeroDivisionError as error:
+            belljar.tracebacks.report(error, "<rehearsal>")
 
 
 def _noticed(number, frame):

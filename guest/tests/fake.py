@@ -14,6 +14,10 @@ RUNNER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 LIMITS = {"value_bytes": 1 << 20, "depth": 32, "displays": 8, "display_bytes": 1 << 20}
 TIMEOUT = 60
 
+for _name in os.listdir("/proc/self/fd"):  # what this process itself inherited is not the guest's
+    if int(_name) > 2 and os.path.exists("/proc/self/fd/" + _name):
+        os.set_inheritable(int(_name), False)
+
 
 def frame(message):
     data = json.dumps(message).encode()
@@ -80,6 +84,7 @@ class Runner:
         self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         null = os.open(os.devnull, os.O_RDONLY)
         variables = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
+        variables.update(options.get("variables", {}))
         command = [sys.executable, RUNNER, *self.arguments]
         self.pid = spawn(command, theirs.fileno(), null, self.out.fileno(), self.err.fileno(), variables, self.cwd)
         os.close(null)
