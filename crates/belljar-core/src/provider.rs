@@ -89,6 +89,9 @@ pub trait Interpreting: Send + Debug {
     /// Has a message for the runner sent as soon as it takes it, while [`Interpreting::hear`] is awaited.
     fn say(&mut self, message: &[u8]);
 
+    /// How many bytes of what was said the runner has not taken yet.
+    fn unsaid(&self) -> usize;
+
     /// What the interpreter says or does next. Cancel-safe.
     fn hear(&mut self) -> BoxFuture<'_, Result<Heard, ProviderError>>;
 

@@ -6,9 +6,11 @@
 
 mod convert;
 mod json;
+mod read;
 mod show;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub use convert::{FromValue, WrongType};
 pub use json::{JsonCaps, ValueError, check_json};

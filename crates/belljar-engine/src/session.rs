@@ -101,11 +101,11 @@ impl Session {
         let plan = engine
             .plan(policy, request)
             .map_err(|denial| denied(policy, request, denial))?;
-        let mut names = surroundings.globals.keys().map(String::as_str);
-        if let Some(name) = names
+        let mut globals = surroundings.globals.keys().map(String::as_str);
+        let bad = globals
             .find(|name| !is_identifier(name))
-            .or(surroundings.tools.bad_name())
-        {
+            .or(surroundings.tools.bad_name());
+        if let Some(name) = bad {
             return Err(SessionError::BadName {
                 name: name
                     .chars()
@@ -198,7 +198,7 @@ impl Session {
         Ok(files::delete(&*self.directory()?, path)?)
     }
 
-    /// Ends everything and waits until nothing is left. Executions that wait are not started.
+    /// Ends everything and waits until nothing is left.
     pub async fn close(self) -> Result<(), SessionError> {
         let (answer, done) = oneshot::channel();
         if self.commands.send(Command::Close { answer }).await.is_err() {

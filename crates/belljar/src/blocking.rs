@@ -14,9 +14,16 @@
 //! sandbox.exec(["touch", "here"])?;
 //! assert_eq!(sandbox.exec_line("ls here")?.outcome.stdout.text(), "here\n");
 //! sandbox.close()?;
+//!
+//! let session = blocking::Session::builder().build()?;
+//! session.execute("x = 6 * 7")?;
+//! assert_eq!(session.execute("x")?.outcome.value, Some(42.into()));
+//! session.close()?;
 //! # Ok(())
 //! # }
 //! ```
+
+mod session;
 
 use std::path::Path;
 
@@ -28,6 +35,8 @@ use tokio::runtime::Runtime;
 use crate::builder::Builder;
 use crate::error::Error;
 use crate::{run, sandbox};
+
+pub use session::{Converse, Session, SessionBuilder};
 
 /// A builder of a sandbox to keep.
 pub type SandboxBuilder = Builder<Keep>;

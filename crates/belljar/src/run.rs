@@ -165,6 +165,11 @@ mod tests {
         fn spawnable<T: Send + 'static>(_: &T) {}
         spawnable(&execute_code("1").into_future());
         spawnable(&crate::Sandbox::builder().build());
+        spawnable(&crate::Session::builder().build());
+        fn future<'a>(session: &'a crate::Session) -> impl Future + Send + 'a {
+            session.execute("1")
+        }
+        let _ = future;
     }
 
     #[test]

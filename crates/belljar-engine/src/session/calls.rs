@@ -16,9 +16,6 @@ use crate::tools::{Arguments, ToolError, Tools, panicked};
 
 /// The most calls that wait for their turn.
 const MOST_WAITING: usize = 1_000;
-/// The most refusals that are answered in one execution: a guest that asks without ever reading must
-/// not make us keep answers without end.
-const MOST_REFUSALS: u32 = 200_000;
 /// The longest result that is sent.
 const LONGEST_RESULT: usize = 32 << 20;
 
@@ -55,7 +52,6 @@ pub(super) struct Calls {
     /// The highest number seen in this interpreter.
     last: u64,
     asked: u32,
-    refusals: u32,
     waiting: VecDeque<(Started, Arguments)>,
     running: JoinSet<Result<Vec<u8>, ToolError>>,
     started: HashMap<Id, Started>,
@@ -77,7 +73,6 @@ impl Calls {
             concurrent: rules.max_concurrent_tools as usize,
             last,
             asked: 0,
-            refusals: 0,
             waiting: VecDeque::new(),
             running: JoinSet::new(),
             started: HashMap::new(),
@@ -99,11 +94,7 @@ impl Calls {
             let in_flight = self.started.values().any(|started| started.call == call)
                 || self.waiting.iter().any(|(started, _)| started.call == call);
             let error = ToolError::new("ToolCallReplayed", "this call's number was used before");
-            let answer = if in_flight {
-                None
-            } else {
-                self.refusal(call, &error)
-            };
+            let answer = (!in_flight).then(|| refusal(call, &error));
             return Err((Refusal::Replay, answer));
         }
         self.last = call;
@@ -139,22 +130,7 @@ impl Calls {
             self.start_waiting();
             return Ok(());
         };
-        let answer = self.refusal(call, &error);
-        Err((Refusal::Other, answer))
-    }
-
-    /// Refuses a call that belongs to no execution of the moment.
-    pub(super) fn refuse_stray(&mut self, call: u64) -> Option<Vec<u8>> {
-        let error = ToolError::new(
-            "ToolCallRefused",
-            "the execution that this call belongs to is over",
-        );
-        self.refusal(call, &error)
-    }
-
-    fn refusal(&mut self, call: u64, error: &ToolError) -> Option<Vec<u8>> {
-        self.refusals += 1;
-        (self.refusals <= MOST_REFUSALS).then(|| tool_error(call, &error.kind, &error.message))
+        Err((Refusal::Other, Some(refusal(call, &error))))
     }
 
     fn start_waiting(&mut self) {
@@ -228,6 +204,19 @@ impl Calls {
         self.records.sort_by_key(|record| record.call);
         (self.records, self.last)
     }
+}
+
+/// The answer to a call that belongs to no execution of the moment.
+pub(super) fn stray(call: u64) -> Vec<u8> {
+    let error = ToolError::new(
+        "ToolCallRefused",
+        "the execution that this call belongs to is over",
+    );
+    refusal(call, &error)
+}
+
+fn refusal(call: u64, error: &ToolError) -> Vec<u8> {
+    tool_error(call, &error.kind, &error.message)
 }
 
 /// A tool's result as JSON, if a guest can take it.

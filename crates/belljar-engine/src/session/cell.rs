@@ -7,12 +7,12 @@ use std::time::Duration;
 use belljar_core::outcome::Capture;
 use belljar_core::provider::{Ended, Heard, Stream};
 use belljar_core::record::code_hash;
-use belljar_core::{Display, Limits, Outcome, Receipt, Record, Seconds, Usage, guard};
+use belljar_core::{Denial, Display, Limits, Outcome, Receipt, Record, Seconds, Usage, guard};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::Cell;
-use super::calls::{Asked, Calls, Refusal};
+use super::calls::{self, Asked, Calls, Refusal};
 use super::error::SessionError;
 use super::event::Event;
 use super::interpreter::interpreting;
@@ -20,13 +20,18 @@ use super::keeper::{Answer, Keeper};
 use super::message::{self, End, Execute, MOST_DISPLAYS, Said};
 use super::shared::Shared;
 use super::verdict::Over;
-use crate::execute::{Execution, denied, now};
+use crate::execute::{EngineError, Execution, denied, now};
 use crate::ident::fresh_id;
 use crate::tools::Arguments;
 
 /// How long after an interrupt another one is sent, and how long after that an execution is ended
 /// that nobody waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a guest that broke or closed its channel may take to end by itself.
+const LAST_BREATH: Duration = Duration::from_millis(500);
+/// How much may wait to be read by the guest. One that asks and never listens gets no further answers, so
+/// that they do not pile up here.
+const MOST_UNSAID: usize = 16 << 20;
 /// Messages from this size on are read on another thread, so that a large one holds up nobody.
 const LARGE: usize = 256 << 10;
 
@@ -52,8 +57,7 @@ impl Keeper {
         events: UnboundedSender<Event>,
         answer: &mut Answer<Execution>,
     ) -> Result<Execution, SessionError> {
-        guard::check_limits(&self.policy, &cell.limits)
-            .map_err(|denial| denied(&self.policy, &self.request, denial))?;
+        guard::check_limits(&self.policy, &cell.limits).map_err(|denial| self.denied(&cell, denial))?;
         self.prepare().await?;
         self.executions += 1;
         let limits = self.plan.limits().lowered(&cell.limits);
@@ -76,6 +80,15 @@ impl Keeper {
             shared: Arc::clone(&self.shared),
         };
         self.run(cell, run, answer).await
+    }
+
+    /// A refusal, with a record of the code that was refused.
+    fn denied(&self, cell: &Cell, denial: Denial) -> EngineError {
+        let mut error = denied(&self.policy, &self.request, denial);
+        if let EngineError::Denied { record, .. } = &mut error {
+            record.code_hash = code_hash(cell.code.as_bytes());
+        }
+        error
     }
 
     async fn run(
@@ -101,13 +114,10 @@ impl Keeper {
         interpreting.say(&serde_json::to_vec(&execute).unwrap_or_default());
         let mut insist = None;
         let mut abandoned = None;
+        let mut broken: Option<(String, Instant)> = None;
         let over = loop {
-            let again = async {
-                match insist {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let again = until(insist);
+            let too_long_broken = until(broken.as_ref().map(|(_, at)| *at));
             let given_up = async {
                 match abandoned {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -134,21 +144,36 @@ impl Keeper {
                     insist = Some(Instant::now() + PATIENCE);
                     abandoned = Some(Instant::now() + 2 * PATIENCE);
                 }
-                reply = run.calls.next() => interpreting.say(&reply),
-                heard = interpreting.hear() => match heard {
-                    Err(error) => break Over::Ended(Ended::Lost(error.to_string())),
-                    Ok(heard) => match heard {
-                    Heard::Output(stream, bytes) => run.output(stream, &bytes),
-                    Heard::Ended(ended) => break Over::Ended(ended),
-                    Heard::Broken(why) => break Over::Broken(why),
-                    Heard::Message(message) => match run.message(message).await {
-                        Ok(Next::Listen) => {}
-                        Ok(Next::Say(reply)) => interpreting.say(&reply),
-                        Ok(Next::Over(end)) => break Over::Said(end),
-                        Err(why) => break Over::Broken(why),
-                    },
-                    },
-                },
+                () = too_long_broken => {
+                    break Over::Broken(broken.map_or_else(String::new, |(why, _)| why));
+                }
+                reply = run.calls.next(), if interpreting.unsaid() < MOST_UNSAID => interpreting.say(&reply),
+                heard = interpreting.hear() => {
+                    match heard {
+                        Ok(Heard::Output(stream, bytes)) => run.output(stream, &bytes),
+                        Ok(Heard::Ended(ended)) => break Over::Ended(ended),
+                        // A process that ends closes its channel first. Then that it ended is the reason.
+                        Ok(Heard::Broken(why)) => {
+                            broken.get_or_insert((why, Instant::now() + LAST_BREATH));
+                        }
+                        Ok(Heard::Message(message)) => match run.message(message).await {
+                            Ok(Next::Listen) => {}
+                            Ok(Next::Refuse(reply)) => {
+                                if interpreting.unsaid() < MOST_UNSAID {
+                                    interpreting.say(&reply);
+                                } else {
+                                    run.flag("a refusal that was not waited for");
+                                }
+                            }
+                            Ok(Next::Over(end)) => break Over::Said(end),
+                            Err(why) => break Over::Broken(why),
+                        },
+                        Err(error) => break Over::Ended(Ended::Lost(error.to_string())),
+                    }
+                    // Many messages come with one read. Without a pause now and then no clock would move
+                    // and nobody else of this runtime would have a turn.
+                    tokio::task::consume_budget().await;
+                }
             }
         };
         let usage = interpreting.finish(&mut |stream: Stream, bytes: &[u8]| run.output(stream, bytes));
@@ -188,7 +213,7 @@ impl Keeper {
             displays: run.displays,
             tool_calls,
             exception,
-            state_lost: self.lost.take(),
+            state_lost: self.lost,
             flags: run
                 .flags
                 .into_iter()
@@ -209,6 +234,14 @@ impl Keeper {
     }
 }
 
+/// Resolves at that time, if there is one.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What the engine itself saw of an execution.
 struct Told {
     sandbox_id: String,
@@ -220,7 +253,8 @@ struct Told {
 /// What to do after a message.
 enum Next {
     Listen,
-    Say(Vec<u8>),
+    /// Say that a call was refused.
+    Refuse(Vec<u8>),
     Over(End),
 }
 
@@ -273,16 +307,13 @@ impl Run {
                         if refusal == Refusal::Replay {
                             self.flag("a tool call's number was used again");
                         }
-                        reply.map_or(Next::Listen, Next::Say)
+                        reply.map_or(Next::Listen, Next::Refuse)
                     }
                 }
             }
             Said::ToolCall { call, .. } => {
                 self.flag("a tool call of another execution");
-                match self.calls.refuse_stray(call) {
-                    Some(reply) => Next::Say(reply),
-                    None => Next::Listen,
-                }
+                Next::Refuse(calls::stray(call))
             }
             Said::Done { .. } | Said::Display { .. } => {
                 self.flag("a message about another execution");

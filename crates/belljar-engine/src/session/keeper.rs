@@ -159,7 +159,11 @@ impl Keeper {
                     self.shared.begin();
                     let result = self.execute(cell, events, &mut answer).await;
                     self.shared.end();
-                    let _ = answer.send(result);
+                    let told = result.is_ok();
+                    // What nobody heard of is told with the next outcome.
+                    if answer.send(result).is_ok() && told {
+                        self.lost = None;
+                    }
                 }
             }
             Command::Reset { answer } => {

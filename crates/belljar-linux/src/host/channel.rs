@@ -62,6 +62,11 @@ impl Channel {
         }
     }
 
+    /// How many bytes are queued.
+    pub(crate) fn unsaid(&self) -> usize {
+        self.outgoing.len()
+    }
+
     /// The next message; sends what is queued meanwhile. Cancel-safe. Pending for ever once closed.
     pub(crate) async fn next(&mut self) -> Incoming {
         loop {
@@ -70,6 +75,7 @@ impl Channel {
                 Ok(None) => {}
                 Err(why) => {
                     self.socket = None;
+                    self.incoming = Vec::new();
                     return Incoming::Broken(why);
                 }
             }
@@ -190,6 +196,8 @@ mod tests {
             let (mut ours, theirs) = Channel::new().unwrap();
             rustix::io::write(&theirs, &[0xff; 8]).unwrap();
             assert!(matches!(ours.next().await, Incoming::Broken(_)));
+            let more = tokio::time::timeout(std::time::Duration::from_millis(20), ours.next());
+            assert!(more.await.is_err(), "nothing more is heard on it");
         });
     }
 }

@@ -40,9 +40,19 @@ impl Interpreter {
         self.execution.as_ref().map(|execution| &execution.watch)
     }
 
-    pub(crate) fn begin(&mut self, limits: &Limits, group: Option<&SandboxGroup>, memory_accounted: bool) {
+    pub(crate) fn begin(
+        &mut self,
+        limits: &Limits,
+        shell: &Shell,
+        group: Option<&SandboxGroup>,
+        memory_accounted: bool,
+    ) {
         let started = Instant::now();
-        let watch = Watch::new(limits, started, group, memory_accounted);
+        let mut watch = Watch::new(limits, started, group, memory_accounted);
+        // What it used before belongs to other executions.
+        if watch.adds_up() {
+            watch.forget_before(group, &shell.roots(self.guest.pidfd.as_ref()));
+        }
         self.execution = Some(Execution { watch, started });
     }
 

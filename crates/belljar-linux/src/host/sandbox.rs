@@ -8,7 +8,7 @@ use std::sync::Arc;
 use belljar_core::outcome::CollectedFile;
 use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, StageEnd, StageIo};
 use belljar_core::request::{Content, FileIn};
-use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage};
+use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage};
 use rustix::fs::{Mode, OFlags};
 
 use super::group::{SandboxGroup, limits_of};
@@ -41,6 +41,8 @@ pub(crate) struct NativeSandbox {
     pub(super) interpreter: Option<Interpreter>,
     /// What the interpreter printed before it ended, and how it ended.
     pub(super) leftovers: VecDeque<Heard>,
+    /// What the execution had used by then.
+    pub(super) used: Usage,
 }
 
 impl NativeSandbox {
@@ -70,6 +72,7 @@ impl NativeSandbox {
             waiting: guest.map(Guest::take).transpose().map_err(taken)?,
             interpreter: None,
             leftovers: VecDeque::new(),
+            used: Usage::default(),
         };
         let has_proc = sandbox.notes.contains(&Note::ProcMounted);
         sandbox.machine.count_processes &= has_proc;

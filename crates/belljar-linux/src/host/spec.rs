@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
 use belljar_core::request::Workspace;
-use belljar_core::{NetworkPolicy, Plan, Stage};
+use belljar_core::{NetworkPolicy, Plan, Stage, StageKind};
 
 use super::rootfs::HostRoot;
 use crate::wire::{CgroupJoin, GuestLimits, GuestSpec, HostIds, RootSpec, ShellSpec, Tree, TreeKind};
@@ -108,7 +108,11 @@ pub(crate) fn guest(plan: &Plan, stage: &Stage, machine: Machine) -> GuestSpec {
         limits: GuestLimits {
             // The kernel counts whole seconds for one process; the engine watches all of them
             // together, to the millisecond. This is the net below.
-            cpu_seconds: limits.cpu_time().get().ceil() as u64 + 1,
+            cpu_seconds: match stage.kind() {
+                // Each execution of an interpreter that stays has all of the time again.
+                StageKind::Interpreter => u64::MAX,
+                StageKind::Compile | StageKind::Run => limits.cpu_time().get().ceil() as u64 + 1,
+            },
             file_size: limits.file_size().get(),
             open_files: u64::from(limits.open_files()),
             tasks: u64::from(limits.tasks()),

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, OutputSink, StageStdin};
+use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, NoSink, OutputSink, StageStdin};
 use belljar_core::{Limits, ProviderError, Stage, Usage};
 
 use super::channel::Channel;
@@ -91,6 +91,7 @@ impl NativeSandbox {
                 let words = interpreter.last_words().into_iter();
                 self.leftovers
                     .extend(words.map(|(stream, bytes)| Heard::Output(stream, bytes)));
+                self.used = interpreter.finish(self.group.as_ref(), &mut NoSink);
             }
             self.leftovers.push_back(Heard::Ended(ended));
         }
@@ -135,7 +136,8 @@ impl Interpreting for NativeSandbox {
             group.limit(limits)?;
         }
         if let Some(interpreter) = &mut self.interpreter {
-            interpreter.begin(limits, self.group.as_ref(), self.machine.memory_accounted);
+            let accounted = self.machine.memory_accounted;
+            interpreter.begin(limits, &self.shell, self.group.as_ref(), accounted);
         }
         Ok(())
     }
@@ -146,6 +148,12 @@ impl Interpreting for NativeSandbox {
         }
     }
 
+    fn unsaid(&self) -> usize {
+        self.interpreter
+            .as_ref()
+            .map_or(0, |interpreter| interpreter.guest.channel.unsaid())
+    }
+
     fn hear(&mut self) -> BoxFuture<'_, Result<Heard, ProviderError>> {
         Box::pin(self.hear_interpreter())
     }
@@ -153,7 +161,7 @@ impl Interpreting for NativeSandbox {
     fn finish(&mut self, sink: &mut dyn OutputSink) -> Usage {
         match &mut self.interpreter {
             Some(interpreter) => interpreter.finish(self.group.as_ref(), sink),
-            None => Usage::default(),
+            None => std::mem::take(&mut self.used),
         }
     }
 

@@ -66,6 +66,13 @@ impl Watch {
         }
     }
 
+    /// Counts from now on, for processes that were there before.
+    pub(crate) fn forget_before(&mut self, group: Option<&SandboxGroup>, roots: &[i32]) {
+        if group.and_then(|group| group.usage().cpu).is_none() {
+            self.cpu_before = tree_usage(roots).cpu;
+        }
+    }
+
     /// Resolves when something must end the stage. Cancel-safe.
     pub(crate) async fn trip(&mut self, group: Option<&SandboxGroup>, roots: &[i32]) -> Ended {
         loop {
@@ -128,9 +135,8 @@ impl Watch {
         } else {
             Default::default()
         };
-        self.cpu_seen = counted
-            .map_or(tree.cpu, |cpu| cpu.saturating_sub(self.cpu_before))
-            .max(self.cpu_seen);
+        let cpu = counted.unwrap_or(tree.cpu).saturating_sub(self.cpu_before);
+        self.cpu_seen = self.cpu_seen.max(cpu);
         if self.memory_limit.is_some() {
             self.memory_seen = self.memory_seen.max(Some(tree.memory));
         }

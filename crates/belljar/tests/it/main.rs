@@ -18,5 +18,6 @@ mod harness;
 mod languages;
 mod machine;
 mod requirements;
+mod session;
 mod smoke;
 mod workspace;
