@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::control::Control;
+use crate::environment::{Environment, EnvironmentName};
 use crate::language::{Language, Recipe};
 use crate::status::{IsolationLevel, NetworkPolicy};
 
@@ -19,6 +20,8 @@ pub struct Capabilities {
     pub networks: BTreeSet<NetworkPolicy>,
     /// Languages that were looked for, and what was found.
     pub languages: BTreeMap<Language, Toolchain>,
+    /// Environments that were looked up. The engine adds them; a provider knows none.
+    pub environments: BTreeMap<EnvironmentName, Environment>,
 }
 
 /// Whether the machine has a control.

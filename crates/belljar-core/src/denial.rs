@@ -13,6 +13,8 @@ words! {
         LanguageNotAllowed = "language_not_allowed",
         LanguageUnavailable = "language_unavailable",
         LanguageHasNoSessions = "language_has_no_sessions",
+        EnvironmentNotAllowed = "environment_not_allowed",
+        EnvironmentUnavailable = "environment_unavailable",
         LimitExceedsPolicy = "limit_exceeds_policy",
         NetworkNotAllowed = "network_not_allowed",
         NetworkUnavailable = "network_unavailable",

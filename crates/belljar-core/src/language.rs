@@ -132,6 +132,9 @@ const fn compiled(
     }
 }
 
+/// What a compile step leaves in the work directory for the run step: a program, or a directory.
+pub const BUILT: &str = ".build";
+
 /// The table, in the order people are shown it.
 pub const TABLE: &[LanguageSpec] = &[
     LanguageSpec {
@@ -485,6 +488,23 @@ mod tests {
         );
         assert_eq!(Language::from_shebang(b"#!/bin/sh\necho"), Some(Language::Shell));
         assert_eq!(Language::from_shebang(b"print(1)"), None);
+    }
+
+    /// Whoever compiles once and runs elsewhere takes this along, and nothing else.
+    #[test]
+    fn a_compiled_program_needs_only_what_was_built() {
+        let built = format!("{}/{BUILT}", crate::plan::WORK_DIR);
+        for recipe in TABLE.iter().flat_map(|spec| spec.recipes) {
+            if let Some(step) = &recipe.compile {
+                assert!(step.argv.contains(&built.as_str()), "{:?}", step.argv);
+                assert!(
+                    recipe.run.iter().any(|word| word.starts_with(&built)),
+                    "{:?}",
+                    recipe.run
+                );
+                assert!(!recipe.run.contains(&"{file}"), "{:?}", recipe.run);
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::control::Control;
+use crate::environment::EnvironmentUsed;
 use crate::language::Language;
 use crate::limits::Limits;
 use crate::mount::Mount;
@@ -43,6 +44,7 @@ pub struct Plan {
     #[serde(skip)]
     pub(crate) workspace: Workspace,
     pub(crate) shows: Vec<PathBuf>,
+    pub(crate) environment: Option<EnvironmentUsed>,
     pub(crate) network: NetworkPolicy,
     pub(crate) limits: Limits,
     pub(crate) session: SessionRules,
@@ -161,9 +163,13 @@ impl Plan {
     pub const fn workspace(&self) -> &Workspace {
         &self.workspace
     }
-    /// Host directories that the toolchain needs to see, read-only.
+    /// Host directories that the toolchain and the environment need to see, read-only.
     pub fn shows(&self) -> &[PathBuf] {
         &self.shows
+    }
+    /// The environment it runs in; none is `host`.
+    pub const fn environment(&self) -> Option<&EnvironmentUsed> {
+        self.environment.as_ref()
     }
     pub const fn network(&self) -> NetworkPolicy {
         self.network

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::control::Control;
+use crate::environment::EnvironmentUsed;
 use crate::limits::Limits;
 use crate::status::{IsolationLevel, NetworkPolicy};
 
@@ -15,6 +16,8 @@ pub struct Receipt {
     pub isolation: IsolationLevel,
     pub policy_id: String,
     pub policy_hash: String,
+    /// The environment it ran in; none is `host`.
+    pub environment: Option<EnvironmentUsed>,
     pub controls: BTreeMap<Control, Observed>,
     pub network: NetworkPolicy,
     pub limits: Limits,

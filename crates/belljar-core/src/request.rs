@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::control::{Control, Demand};
+use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::LimitOverrides;
 use crate::mount::Mount;
@@ -24,6 +25,8 @@ pub struct Request {
     /// Files wanted back afterwards.
     pub outputs: Vec<GuestPath>,
     pub mounts: Vec<Mount>,
+    /// The packages to run with; unset: `host`, what the machine itself has.
+    pub environment: Option<EnvironmentName>,
     /// Unset: what the policy gives.
     pub network: Option<NetworkPolicy>,
     pub limits: LimitOverrides,
@@ -106,6 +109,7 @@ impl Request {
             files: BTreeMap::new(),
             outputs: Vec::new(),
             mounts: Vec::new(),
+            environment: None,
             network: None,
             limits: LimitOverrides::default(),
             session: SessionWishes::default(),

@@ -6,8 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use belljar_core::provider::{BoxFuture, OutputSink, Provider, ProviderError, Sandbox, StageStdin};
 use belljar_core::request::Stdin;
-use belljar_core::{Denial, DenialCode, Outcome, Plan, Policy, Record, Request, guard};
+use belljar_core::{Denial, DenialCode, Environment, Outcome, Plan, Policy, Record, Request, guard};
 
+use crate::environment::{EnvironmentError, Environments, Lease};
 use crate::ident::fresh_id;
 use crate::live::LiveSandbox;
 
@@ -15,6 +16,7 @@ use crate::live::LiveSandbox;
 #[derive(Clone, Debug)]
 pub struct Engine {
     provider: Arc<dyn Provider>,
+    environments: Option<Environments>,
 }
 
 /// What an execution is connected to while it runs.
@@ -55,6 +57,9 @@ pub enum EngineError {
     /// belljar could not do its work.
     #[error(transparent)]
     Provider(#[from] ProviderError),
+    /// The environment that the request names is not there or cannot be used.
+    #[error(transparent)]
+    Environment(Box<EnvironmentError>),
     /// A sandbox that is kept has its walls already.
     #[error("this sandbox was made without the {what} that the request asks for; open another one")]
     MadeWithout { what: &'static str },
@@ -65,7 +70,25 @@ pub enum EngineError {
 
 impl Engine {
     pub fn new(provider: Arc<dyn Provider>) -> Self {
-        Self { provider }
+        Self {
+            provider,
+            environments: None,
+        }
+    }
+
+    /// The same with a store of environments other than the caller's own.
+    #[must_use]
+    pub fn with_environments(mut self, environments: Environments) -> Self {
+        self.environments = Some(environments);
+        self
+    }
+
+    /// Where this engine looks environments up.
+    pub fn environments(&self) -> Result<Environments, EnvironmentError> {
+        match &self.environments {
+            Some(environments) => Ok(environments.clone()),
+            None => Environments::of_caller(),
+        }
     }
 
     pub fn provider(&self) -> &dyn Provider {
@@ -73,17 +96,63 @@ impl Engine {
     }
 
     /// The plan that the guard makes of a request, without running it.
-    pub fn plan(&self, policy: &Policy, request: &Request) -> Result<Plan, Denial> {
-        let languages: Vec<_> = request.language().into_iter().collect();
-        guard::check(policy, &self.provider.capabilities(&languages), request)
+    pub fn plan(&self, policy: &Policy, request: &Request) -> Result<Plan, EngineError> {
+        Ok(self.plan_and_hold(policy, request)?.0)
+    }
+
+    /// The plan of a request, and a hold on the environment that it names.
+    pub(crate) fn plan_and_hold(
+        &self,
+        policy: &Policy,
+        request: &Request,
+    ) -> Result<(Plan, Option<Lease>), EngineError> {
+        let (environment, lease) = self.look_up(request)?;
+        Ok((self.plan_in(policy, request, environment)?, lease))
+    }
+
+    /// The environment that a request names, and a hold on it.
+    pub(crate) fn look_up(
+        &self,
+        request: &Request,
+    ) -> Result<(Option<Environment>, Option<Lease>), EngineError> {
+        let Some(name) = &request.environment else {
+            return Ok((None, None));
+        };
+        let found = self.environments().and_then(|store| store.resolve(name));
+        let (environment, lease) = found.map_err(|error| EngineError::Environment(Box::new(error)))?;
+        Ok((Some(environment), Some(lease)))
+    }
+
+    /// The plan with an environment that was looked up.
+    pub(crate) fn plan_in(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        environment: Option<Environment>,
+    ) -> Result<Plan, EngineError> {
+        // What the environment brings need not be looked for.
+        let languages: Vec<_> = request
+            .language()
+            .into_iter()
+            .filter(|language| {
+                environment
+                    .as_ref()
+                    .is_none_or(|found| found.language != *language)
+            })
+            .collect();
+        let mut capabilities = self.provider.capabilities(&languages);
+        capabilities.environments = environment
+            .into_iter()
+            .map(|found| (found.name.clone(), found))
+            .collect();
+        guard::check(policy, &capabilities, request).map_err(|denial| denied(policy, request, denial))
     }
 
     /// Has sandboxes for such a request raised ahead of time, and waits until they stand. Blocks: within a
     /// runtime, call it from a thread that may.
     pub fn prepare(&self, policy: &Policy, request: &Request) -> Result<(), EngineError> {
-        let plan = self
-            .plan(policy, request)
-            .map_err(|denial| denied(policy, request, denial))?;
+        // Held until they stand, which is when they no longer need the way to it.
+        let (plan, _lease) = self.plan_and_hold(policy, request)?;
         Ok(self.provider.prepare(&plan)?)
     }
 
@@ -94,22 +163,45 @@ impl Engine {
         request: &Request,
         io: ExecuteIo<'_>,
     ) -> Result<Execution, EngineError> {
-        let mut sandbox = self.open(policy, request).await?;
-        let result = sandbox.execute_opened(io).await;
-        let closed = sandbox.close().await;
-        let execution = result?;
-        closed?;
-        Ok(execution)
+        let sandbox = self.open(policy, request).await?;
+        run_to_end(sandbox, io).await
+    }
+
+    /// [`Engine::execute`] in an environment that is not in any store.
+    pub(crate) async fn execute_in(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        environment: Option<Environment>,
+        io: ExecuteIo<'_>,
+    ) -> Result<Execution, EngineError> {
+        let plan = self.plan_in(policy, request, environment)?;
+        let sandbox = self.open_plan(policy, request, plan, None).await?;
+        run_to_end(sandbox, io).await
     }
 
     /// Makes a sandbox for a request and keeps it: files in, nothing running yet.
     pub async fn open(&self, policy: &Policy, request: &Request) -> Result<LiveSandbox, EngineError> {
-        let plan = Arc::new(
-            self.plan(policy, request)
-                .map_err(|denial| denied(policy, request, denial))?,
-        );
+        let (plan, lease) = self.plan_and_hold(policy, request)?;
+        self.open_plan(policy, request, plan, lease).await
+    }
+
+    async fn open_plan(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        plan: Plan,
+        lease: Option<Lease>,
+    ) -> Result<LiveSandbox, EngineError> {
+        let plan = Arc::new(plan);
         let sandbox = self.raise(policy, request, Arc::clone(&plan)).await?;
-        Ok(LiveSandbox::new(self.clone(), policy.clone(), plan, sandbox))
+        Ok(LiveSandbox::new(
+            self.clone(),
+            policy.clone(),
+            plan,
+            sandbox,
+            lease,
+        ))
     }
 
     /// A new sandbox for a plan that was made of these.
@@ -134,6 +226,14 @@ impl Engine {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+async fn run_to_end(mut sandbox: LiveSandbox, io: ExecuteIo<'_>) -> Result<Execution, EngineError> {
+    let result = sandbox.execute_opened(io).await;
+    let closed = sandbox.close().await;
+    let execution = result?;
+    closed?;
+    Ok(execution)
 }
 
 pub(crate) fn denied(policy: &Policy, request: &Request, denial: Denial) -> EngineError {

@@ -4,10 +4,11 @@ use belljar_core::outcome::Failure;
 use belljar_core::provider::Ended;
 use belljar_core::{FailureKind, Limits, SandboxStatus, StageKind};
 
-pub(crate) type Verdict = (SandboxStatus, Option<i32>, Option<i32>, Option<Failure>);
+/// A status, an exit code, a signal and a reason.
+pub(crate) type Judgement = (SandboxStatus, Option<i32>, Option<i32>, Option<Failure>);
 
 /// From how a stage ended to a status, an exit code, a signal and a reason.
-pub(crate) fn judge(stage: StageKind, limits: &Limits, ended: &Ended) -> Verdict {
+pub(crate) fn judge(stage: StageKind, limits: &Limits, ended: &Ended) -> Judgement {
     const SIGKILL: i32 = 9;
     const SIGXFSZ: i32 = 25;
     const SIGXCPU: i32 = 24;

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+mod cases;
+pub mod environment;
 mod execute;
 mod ident;
 mod judge;
@@ -10,6 +12,7 @@ pub mod session;
 pub mod tools;
 pub mod workspace;
 
+pub use cases::{Case, CaseEnd, CasesExecution};
 pub use execute::{Engine, EngineError, ExecuteIo, Execution};
 pub use ident::fresh_id;
 pub use live::LiveSandbox;

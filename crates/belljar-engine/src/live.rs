@@ -9,7 +9,8 @@ use belljar_core::{
     StageKind, Usage,
 };
 
-use crate::execute::{Engine, EngineError, ExecuteIo, Execution, denied, now, stage_stdin};
+use crate::environment::Lease;
+use crate::execute::{Engine, EngineError, ExecuteIo, Execution, now, stage_stdin};
 use crate::ident::fresh_id;
 use crate::judge::judge;
 
@@ -22,16 +23,25 @@ pub struct LiveSandbox {
     plan: Arc<Plan>,
     sandbox: Option<Box<dyn Sandbox>>,
     state: Lifecycle,
+    /// Keeps its environment from being removed.
+    _lease: Option<Lease>,
 }
 
 impl LiveSandbox {
-    pub(crate) fn new(engine: Engine, policy: Policy, plan: Arc<Plan>, sandbox: Box<dyn Sandbox>) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        policy: Policy,
+        plan: Arc<Plan>,
+        sandbox: Box<dyn Sandbox>,
+        lease: Option<Lease>,
+    ) -> Self {
         Self {
             engine,
             policy,
             plan,
             sandbox: Some(sandbox),
             state: Lifecycle::Ready,
+            _lease: lease,
         }
     }
 
@@ -51,10 +61,7 @@ impl LiveSandbox {
 
     /// Runs one more command or script of the same language in the same place. Files persist.
     pub async fn execute(&mut self, request: &Request, io: ExecuteIo<'_>) -> Result<Execution, EngineError> {
-        let plan = self
-            .engine
-            .plan(&self.policy, request)
-            .map_err(|denial| denied(&self.policy, request, denial))?;
+        let plan = self.engine.plan(&self.policy, request)?;
         if let Some(what) = missing(&self.plan, &plan) {
             return Err(EngineError::MadeWithout { what });
         }
@@ -105,6 +112,9 @@ impl LiveSandbox {
 fn missing(made: &Plan, wanted: &Plan) -> Option<&'static str> {
     if wanted.mounts().iter().any(|mount| !made.mounts().contains(mount)) {
         return Some("mount");
+    }
+    if wanted.environment() != made.environment() {
+        return Some("environment");
     }
     if wanted.network() != made.network() {
         return Some("network");
@@ -238,7 +248,7 @@ impl OutputSink for StageSink<'_, '_> {
     }
 }
 
-fn compile_output(end: StageEnd) -> CompileOutput {
+pub(crate) fn compile_output(end: StageEnd) -> CompileOutput {
     let exit_code = match end.ended {
         Ended::Exited(code) => Some(code),
         _ => None,

@@ -31,7 +31,7 @@ pub use event::{Event, SessionSink};
 pub use files::{EntryKind, FileEntry, FileError, FileReader};
 pub use log::Logs;
 
-use crate::execute::{Engine, Execution, denied};
+use crate::execute::{Engine, Execution};
 use crate::tools::Tools;
 use keeper::{Command, Keeper};
 use shared::Shared;
@@ -98,9 +98,7 @@ impl Session {
         request: &Request,
         surroundings: Surroundings,
     ) -> Result<Self, SessionError> {
-        let plan = engine
-            .plan(policy, request)
-            .map_err(|denial| denied(policy, request, denial))?;
+        let (plan, lease) = engine.plan_and_hold(policy, request)?;
         let mut globals = surroundings.globals.keys().map(String::as_str);
         let bad = globals
             .find(|name| !is_identifier(name))
@@ -121,7 +119,7 @@ impl Session {
             engine.clone(),
             policy.clone(),
             request.clone(),
-            Arc::new(plan),
+            (Arc::new(plan), lease),
             surroundings,
             Arc::clone(&shared),
         )?;

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use belljar_core::command;
 use belljar_core::request::{Caller, FileIn, Stdin, Workspace};
 use belljar_core::{
-    Access, Bytes, Control, Demand, GuestPath, Language, LimitOverrides, Mount, NetworkPolicy, Policy,
-    Request, Seconds,
+    Access, Bytes, Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount,
+    NetworkPolicy, Policy, Request, Seconds,
 };
 use belljar_engine::Engine;
+use belljar_engine::environment::EnvironmentError;
 
 use crate::error::Error;
 use crate::load;
@@ -132,6 +133,18 @@ impl<T> Builder<T> {
                 self
             }
             Err(error) => self.failed(error.into()),
+        }
+    }
+
+    /// The packages to run with: an environment by its name, see [`environment`](crate::environment).
+    /// Without one, or with `host`, it is what the machine itself has.
+    pub fn environment(mut self, name: &str) -> Self {
+        match EnvironmentName::unless_host(name) {
+            Ok(name) => {
+                self.request.environment = name;
+                self
+            }
+            Err(error) => self.failed(EnvironmentError::from(error).into()),
         }
     }
 
@@ -320,7 +333,10 @@ mod tests {
     #[test]
     fn the_first_wish_that_cannot_be_written_down_is_reported() {
         type Spoil = fn(Builder<()>) -> Builder<()>;
-        let cases: [(&str, Spoil); 5] = [
+        let cases: [(&str, Spoil); 6] = [
+            ("`../x` cannot be an environment's name", |b| {
+                b.environment("../x")
+            }),
             ("`../x` leaves", |b| b.file("../x", "")),
             ("`/etc/x` is absolute", |b| b.output("/etc/x").file("../x", "")),
             ("nothing can be mounted at `/proc`", |b| {

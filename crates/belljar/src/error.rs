@@ -8,8 +8,11 @@ use belljar_core::mount::MountError;
 use belljar_core::path::PathError;
 use belljar_core::policy::PolicyFileError;
 use belljar_core::{Bytes, Denial, ErrorKind, Lifecycle, Policy, ProviderError, Record};
+use belljar_engine::environment::EnvironmentError;
 use belljar_engine::workspace::WorkspaceError;
 use belljar_engine::{EngineError, SessionError};
+
+use crate::batch::LineError;
 
 /// Why nothing ran, or why belljar could not finish. A program that fails is never an error: it is
 /// an [`Outcome`](crate::Outcome).
@@ -53,11 +56,17 @@ pub enum Error {
     /// A workspace's directory could not be made, used or removed.
     #[error(transparent)]
     Workspace(WorkspaceError),
+    /// An environment could not be made, found, used or removed.
+    #[error(transparent)]
+    Environment(Box<EnvironmentError>),
     /// A session could not do what was asked, or is over.
     #[error(transparent)]
     Session(SessionError),
     #[error(transparent)]
     Provider(#[from] ProviderError),
+    /// A line of a batch could not be understood.
+    #[error(transparent)]
+    Line(#[from] LineError),
     #[error("cannot start an asynchronous runtime: {0}")]
     Runtime(std::io::Error),
 }
@@ -67,6 +76,7 @@ impl Error {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Denied { .. } => ErrorKind::Denied,
+            Self::Environment(error) if error.is_usage() => ErrorKind::Usage,
             Self::Session(
                 SessionError::BadName { .. }
                 | SessionError::BadGlobal { .. }
@@ -75,7 +85,11 @@ impl Error {
                 | SessionError::Closed
                 | SessionError::File(_),
             ) => ErrorKind::Usage,
-            Self::Workspace(_) | Self::Session(_) | Self::Provider(_) | Self::Runtime(_) => ErrorKind::Engine,
+            Self::Environment(_)
+            | Self::Workspace(_)
+            | Self::Session(_)
+            | Self::Provider(_)
+            | Self::Runtime(_) => ErrorKind::Engine,
             Self::Limit(_)
             | Self::Path(_)
             | Self::Mount(_)
@@ -89,6 +103,7 @@ impl Error {
             | Self::NotText { .. }
             | Self::TooLarge { .. }
             | Self::MadeWithout { .. }
+            | Self::Line(_)
             | Self::NotReady(_) => ErrorKind::Usage,
         }
     }
@@ -97,6 +112,7 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Denied { denial, .. } => Some(&denial.fix),
+            Self::Environment(error) => Some(error.hint()),
             Self::Provider(ProviderError::ControlMissing { fix, .. }) => Some(fix),
             Self::Provider(_) => {
                 Some("`belljar doctor` shows what this machine gives and how to get the rest")
@@ -119,6 +135,7 @@ impl Error {
             Self::NotReady(_) | Self::MadeWithout { .. } => Some("build another sandbox"),
             Self::Read { .. } => Some("check that the path is right and may be read"),
             Self::NotText { .. } => Some("save it as UTF-8"),
+            Self::Line(error) => Some(&error.hint),
             Self::Session(SessionError::Expired(_) | SessionError::Closed) => Some("open another session"),
             Self::Session(SessionError::CodeTooLarge { .. } | SessionError::BadGlobal { .. }) => {
                 Some("put large data into files of the session")
@@ -136,6 +153,7 @@ impl From<EngineError> for Error {
         match error {
             EngineError::Denied { denial, record } => Self::Denied { denial, record },
             EngineError::Provider(error) => Self::Provider(error),
+            EngineError::Environment(error) => Self::Environment(error),
             EngineError::MadeWithout { what } => Self::MadeWithout { what },
             EngineError::NotReady(state) => Self::NotReady(state),
         }
@@ -147,6 +165,15 @@ impl From<SessionError> for Error {
         match error {
             SessionError::Engine(error) => error.into(),
             error => Self::Session(error),
+        }
+    }
+}
+
+impl From<EnvironmentError> for Error {
+    fn from(error: EnvironmentError) -> Self {
+        match error {
+            EnvironmentError::Engine(error) => (*error).into(),
+            error => Self::Environment(Box::new(error)),
         }
     }
 }

@@ -63,9 +63,10 @@
 //! # }
 //! ```
 //!
-//! [`blocking`] has all of it without async.
+//! [`blocking`] has all of it without async. [`batch`] runs many requests, in order and in bounded memory.
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod blocking;
 mod builder;
 mod error;
@@ -82,16 +83,20 @@ pub use belljar_core::provider::{OutputSink, Stream};
 pub use belljar_core::receipt::Observed;
 pub use belljar_core::request::{Caller, Content, FileIn, Stdin, Workspace};
 pub use belljar_core::{
-    Access, Bytes, Capabilities, Captured, Control, Demand, Denial, DenialCode, ErrorKind, Failure,
-    FailureKind, GuestPath, IsolationLevel, Language, Lifecycle, LimitOverrides, Limits, Mount,
-    NetworkPolicy, Outcome, Plan, Policy, Provider, Receipt, Record, Request, SandboxConfig, SandboxStatus,
-    Seconds, SessionRules, SessionWishes, Source, Support, Usage, Value, WorkspaceId, value,
+    Access, Bytes, Capabilities, Captured, Comparison, Control, Demand, Denial, DenialCode, EnvironmentName,
+    ErrorKind, Failure, FailureKind, GuestPath, IsolationLevel, Language, Lifecycle, LimitOverrides, Limits,
+    Mount, NetworkPolicy, Outcome, Plan, Policy, Provider, Receipt, Record, Request, SandboxConfig,
+    SandboxStatus, Seconds, SessionRules, SessionWishes, Source, Support, Usage, Value, Verdict, WorkspaceId,
+    value,
 };
 pub use belljar_engine::session::{
     Cell, EntryKind, Event, Expiry, FileEntry, FileError, FileReader, Interrupter, Logs, SessionError,
     SessionSink,
 };
-pub use belljar_engine::{Arguments, Engine, ExecuteIo, Execution, ToolError, Tools, tools, workspace};
+pub use belljar_engine::{
+    Arguments, Case, CaseEnd, CasesExecution, Engine, ExecuteIo, Execution, ToolError, Tools, environment,
+    tools, workspace,
+};
 
 pub use builder::{Builder, DEFAULT_TIMEOUT, narrow_commands};
 pub use error::Error;

@@ -17,6 +17,7 @@ use crate::capabilities::{Capabilities, Support};
 use crate::command::{self, CommandError};
 use crate::control::{Control, Demand};
 use crate::denial::{Denial, DenialCode};
+use crate::environment::{Environment, EnvironmentUsed, HOST};
 use crate::limits::{LimitOverrides, Limits};
 use crate::mount::{Access, Mount};
 use crate::path::{GuestPath, check_argument};
@@ -49,7 +50,8 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     }
     check_source(policy, request)?;
     check_arguments(request)?;
-    check_environment(request)?;
+    check_variables(request)?;
+    let environment = check_environment(policy, capabilities, request)?;
     limits::check(policy, &request.limits)?;
     let session = session::check(policy, request)?;
     let network = check_network(policy, capabilities, request)?;
@@ -58,13 +60,14 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     check_files(policy, &limits, request)?;
 
     let toolchain = match request.language() {
-        Some(language) => Some(stages::toolchain(capabilities, language)?),
+        Some(language) => Some(stages::toolchain(capabilities, environment, language)?),
         None => None,
     };
-    if let (Source::Interpreter { language }, Some(toolchain)) = (&request.source, toolchain) {
+    if let (Source::Interpreter { language }, Some(toolchain)) = (&request.source, &toolchain) {
         stages::check_runner(*language, toolchain)?;
     }
-    let (stages, files) = stages::build(policy, request, toolchain, &limits);
+    let (stages, files) = stages::build(policy, request, toolchain.as_deref(), environment, &limits);
+    let shows = stages::shows(toolchain.as_deref(), environment);
     Ok(Plan {
         policy_id: policy.policy_id.clone(),
         policy_hash: policy.hash(),
@@ -78,9 +81,11 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
         outputs: request.outputs.clone(),
         mounts: request.mounts.clone(),
         workspace: request.workspace.clone(),
-        shows: toolchain
-            .map(|toolchain| toolchain.shows.clone())
-            .unwrap_or_default(),
+        shows,
+        environment: environment.map(|environment| EnvironmentUsed {
+            name: environment.name.clone(),
+            digest: environment.digest.clone(),
+        }),
         network,
         session,
         required,
@@ -274,7 +279,7 @@ fn check_arguments(request: &Request) -> Result<(), Denial> {
     Ok(())
 }
 
-fn check_environment(request: &Request) -> Result<(), Denial> {
+fn check_variables(request: &Request) -> Result<(), Denial> {
     for (name, value) in &request.env {
         let plain = !name.is_empty()
             && !name.contains(['=', '\0'])
@@ -291,6 +296,45 @@ fn check_environment(request: &Request) -> Result<(), Denial> {
         }
     }
     Ok(())
+}
+
+/// The environment that the request names, looked up by the engine; none is `host`.
+fn check_environment<'a>(
+    policy: &Policy,
+    capabilities: &'a Capabilities,
+    request: &Request,
+) -> Result<Option<&'a Environment>, Denial> {
+    let Some(name) = &request.environment else {
+        return Ok(None);
+    };
+    if !policy.allowed_environments.is_empty() && !policy.allowed_environments.contains(name) {
+        let allowed: Vec<_> = policy
+            .allowed_environments
+            .iter()
+            .map(|name| name.as_str())
+            .collect();
+        return Err(Denial::new(
+            DenialCode::EnvironmentNotAllowed,
+            "allowed_environments",
+            name.as_str(),
+            format!(
+                "policy `{}` does not allow the environment `{name}`, only {HOST}, {}",
+                policy.policy_id,
+                allowed.join(", ")
+            ),
+            format!("add \"{name}\" to allowed_environments in the policy"),
+        ));
+    }
+    let found = capabilities.environments.get(name);
+    found.map(Some).ok_or_else(|| {
+        Denial::new(
+            DenialCode::EnvironmentUnavailable,
+            "environment",
+            name.as_str(),
+            format!("there is no environment `{name}` here"),
+            format!("make it with `belljar env create {name}`; `belljar env list` shows what is there"),
+        )
+    })
 }
 
 fn check_network(

@@ -1,10 +1,13 @@
 //! From a checked request to the programs that will run.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use super::warm::warm;
 use crate::capabilities::{Capabilities, Toolchain};
 use crate::denial::{Denial, DenialCode};
+use crate::environment::Environment;
 use crate::language::Language;
 use crate::limits::{LimitOverrides, Limits};
 use crate::path::GuestPath;
@@ -22,18 +25,36 @@ const BASE_ENV: [(&str, &str); 6] = [
     ("LOGNAME", "guest"),
 ];
 
-/// The toolchain that the machine has for `language`.
-pub(super) fn toolchain(capabilities: &Capabilities, language: Language) -> Result<&Toolchain, Denial> {
-    capabilities.languages.get(&language).ok_or_else(|| {
-        let install = language.spec().install;
-        Denial::new(
-            DenialCode::LanguageUnavailable,
-            "toolchain",
-            language.word(),
-            format!("this machine has nothing that runs {language}"),
-            format!("install {install}; `belljar languages` lists what is there"),
-        )
-    })
+/// The toolchain for `language`: the environment's own interpreter, else what the machine has.
+pub(super) fn toolchain<'a>(
+    capabilities: &'a Capabilities,
+    environment: Option<&Environment>,
+    language: Language,
+) -> Result<Cow<'a, Toolchain>, Denial> {
+    let own = environment.filter(|environment| environment.language == language);
+    if let (Some(environment), Some(recipe)) = (own, language.spec().recipes.first()) {
+        return Ok(Cow::Owned(Toolchain {
+            recipe,
+            programs: vec![environment.program.clone()],
+            version: String::new(),
+            shows: environment.shows.clone(),
+            env: BTreeMap::new(),
+        }));
+    }
+    capabilities
+        .languages
+        .get(&language)
+        .map(Cow::Borrowed)
+        .ok_or_else(|| {
+            let install = language.spec().install;
+            Denial::new(
+                DenialCode::LanguageUnavailable,
+                "toolchain",
+                language.word(),
+                format!("this machine has nothing that runs {language}"),
+                format!("install {install}; `belljar languages` lists what is there"),
+            )
+        })
 }
 
 /// Sessions need a runner, which not every language has.
@@ -65,13 +86,20 @@ pub(super) fn build(
     policy: &Policy,
     request: &Request,
     toolchain: Option<&Toolchain>,
+    environment: Option<&Environment>,
     limits: &Limits,
 ) -> (Vec<Stage>, BTreeMap<GuestPath, FileIn>) {
     let mut files = request.files.clone();
     let mut env: BTreeMap<String, String> = BASE_ENV.map(|(name, value)| (name.into(), value.into())).into();
     let mut stages = Vec::new();
+    let of_environment = || {
+        environment
+            .iter()
+            .flat_map(|environment| environment.variables.clone())
+    };
     match (&request.source, toolchain) {
         (Source::Command { argv }, _) => {
+            env.extend(of_environment());
             env.extend(request.env.clone());
             let argv = argv.iter().chain(&request.args).cloned().collect();
             stages.push(run_stage(policy, argv, env, limits, false));
@@ -80,7 +108,8 @@ pub(super) fn build(
         (Source::Code { .. } | Source::Interpreter { .. }, None) => {}
         (Source::Interpreter { .. }, Some(toolchain)) => {
             env.extend(toolchain_env(toolchain));
-            let warm = warm(policy, request, toolchain, &env, limits, None);
+            env.extend(of_environment());
+            let warm = warm(policy, request, toolchain, environment, &env, limits, None);
             env.extend(request.env.clone());
             let argv = toolchain.recipe.runner.unwrap_or_default();
             let argv = argv.iter().map(|word| fill_word(word, "", toolchain, limits));
@@ -98,11 +127,20 @@ pub(super) fn build(
                 files.insert(path, FileIn::inline(code.clone()));
             }
             env.extend(toolchain_env(toolchain));
+            env.extend(of_environment());
             let script = Script {
                 path: format!("{WORK_DIR}/{}", spec.file),
                 args: request.args.clone(),
             };
-            let warm = warm(policy, request, toolchain, &env, limits, Some(script));
+            let warm = warm(
+                policy,
+                request,
+                toolchain,
+                environment,
+                &env,
+                limits,
+                Some(script),
+            );
             env.extend(request.env.clone());
             let fill = |words: &[&str], limits: &Limits| -> Vec<String> {
                 words
@@ -144,6 +182,17 @@ fn toolchain_env(toolchain: &Toolchain) -> impl Iterator<Item = (String, String)
     recipe
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .chain(toolchain.env.clone())
+}
+
+/// What must be visible for both.
+pub(super) fn shows(toolchain: Option<&Toolchain>, environment: Option<&Environment>) -> Vec<PathBuf> {
+    let mut shows: Vec<PathBuf> = toolchain.iter().flat_map(|found| found.shows.clone()).collect();
+    for path in environment.iter().flat_map(|found| &found.shows) {
+        if !shows.contains(path) {
+            shows.push(path.clone());
+        }
+    }
+    shows
 }
 
 fn run_stage(

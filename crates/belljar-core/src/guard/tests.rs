@@ -3,9 +3,12 @@
 mod denials;
 mod plans;
 
+use std::collections::BTreeMap;
+
 use crate::capabilities::{Capabilities, Support, Toolchain};
 use crate::control::Control;
 use crate::denial::Denial;
+use crate::environment::Environment;
 use crate::guard::check;
 use crate::language::Language;
 use crate::plan::Plan;
@@ -32,6 +35,7 @@ impl World {
                 languages: [Language::Python, Language::C, Language::Bash]
                     .map(|language| (language, toolchain(language)))
                     .into(),
+                environments: BTreeMap::new(),
             },
             request: Request::code(Language::Python, *b"print(1)"),
         }
@@ -61,6 +65,18 @@ fn toolchain(language: Language) -> Toolchain {
         version: "1.0".to_owned(),
         shows: Vec::new(),
         env: [("FROM_TOOLCHAIN".to_owned(), "1".to_owned())].into(),
+    }
+}
+
+fn environment(name: &str) -> Environment {
+    Environment {
+        name: name.parse().unwrap(),
+        digest: "d1".to_owned(),
+        language: Language::Python,
+        program: "/env/bin/python".into(),
+        shows: vec!["/env".into(), "/opt/python".into()],
+        variables: [("PATH".to_owned(), "/env/bin:/bin".to_owned())].into(),
+        preload: Vec::new(),
     }
 }
 

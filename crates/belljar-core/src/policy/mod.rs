@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 pub use toml_file::PolicyFileError;
 
 use crate::control::{Control, Demand};
+use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
@@ -40,6 +41,8 @@ pub struct Policy {
     pub allowed_commands: Vec<String>,
     /// Host paths that may be mounted, each with the most access it may be given.
     pub allowed_mounts: Vec<Mount>,
+    /// Environments that may be named; empty means any. `host` is not named, so it always may.
+    pub allowed_environments: BTreeSet<EnvironmentName>,
     /// Controls beyond the essential ones, and how much this policy insists on them.
     pub controls: BTreeMap<Control, Demand>,
 }
@@ -63,6 +66,7 @@ impl Policy {
             fresh_interpreter: false,
             allowed_commands: Vec::new(),
             allowed_mounts: Vec::new(),
+            allowed_environments: BTreeSet::new(),
             controls: BTreeMap::new(),
         }
     }
@@ -136,6 +140,7 @@ struct Flat<'a> {
     forbidden_calls: &'a [String],
     allowed_commands: &'a [String],
     allowed_mounts: Vec<String>,
+    allowed_environments: &'a BTreeSet<EnvironmentName>,
     controls: &'a BTreeMap<Control, Demand>,
 }
 
@@ -181,6 +186,7 @@ impl Serialize for Policy {
             forbidden_calls: &self.session.forbidden_calls,
             allowed_commands: &self.allowed_commands,
             allowed_mounts: self.allowed_mounts.iter().map(Mount::to_string).collect(),
+            allowed_environments: &self.allowed_environments,
             controls: &self.controls,
         }
         .serialize(serializer)

@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use super::Policy;
 use crate::control::{Control, Demand};
+use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
@@ -58,6 +59,7 @@ struct PolicyFile {
     forbidden_calls: Option<Vec<Spanned<String>>>,
     allowed_commands: Option<Vec<String>>,
     allowed_mounts: Option<Vec<Spanned<String>>>,
+    allowed_environments: Option<Vec<Spanned<String>>>,
     controls: Option<BTreeMap<Spanned<String>, Spanned<String>>>,
 }
 
@@ -184,6 +186,15 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
                     })
             })
             .collect::<Result<Vec<Mount>, _>>()?;
+    }
+    if let Some(names) = &read.allowed_environments {
+        policy.allowed_environments = names
+            .iter()
+            .map(|name| {
+                EnvironmentName::new(name.get_ref())
+                    .map_err(|error| place.field(name, "allowed_environments", error.to_string()))
+            })
+            .collect::<Result<_, _>>()?;
     }
     for (control, demand) in read.controls.iter().flatten() {
         let control = place.word::<Control>(control, "controls")?;
@@ -405,12 +416,14 @@ mod tests {
             max_cpu_seconds = 2.5
             allowed_languages = ["py", "rust"]
             allowed_mounts = ["/data:/data:rw"]
+            allowed_environments = ["data"]
             [controls]
             landlock = "require"
         "#;
         let policy = Policy::from_toml(text, "p.toml").unwrap();
         assert_eq!(policy.limits.memory(), crate::Bytes::from_mib(1024));
         assert_eq!(policy.limits.cpu_time().get(), 2.5);
+        assert_eq!(policy.allowed_environments.len(), 1);
         assert_eq!(policy.limits.processes(), 20);
         assert_eq!(policy.permitted_network(), NetworkPolicy::Local);
         assert_eq!(policy.demand(Control::Landlock), Demand::Require);
@@ -455,6 +468,10 @@ mod tests {
                 "p.toml:1: extends: `strict` is not a built-in policy",
             ),
             ("policy_id = \"../x\"", "p.toml:1: policy_id: must be letters"),
+            (
+                "allowed_environments = [\"host\"]",
+                "p.toml:1: allowed_environments: `host` is the environment that is always there",
+            ),
             (
                 "allowed_mounts = [\"/a\"]",
                 "p.toml:1: allowed_mounts: `/a` is not a mount",

@@ -17,6 +17,7 @@ use super::event::Event;
 use super::message::{DEEPEST_VALUE, Setup};
 use super::shared::Shared;
 use super::{Cell, Surroundings};
+use crate::environment::Lease;
 use crate::execute::{Engine, Execution};
 use crate::tools::Tools;
 
@@ -61,6 +62,8 @@ pub(super) struct Keeper {
     /// The highest tool call number of the interpreter of the moment.
     pub(super) last_call: u64,
     pub(super) opened: Instant,
+    /// Keeps its environment from being removed.
+    _lease: Option<Lease>,
 }
 
 impl Keeper {
@@ -68,7 +71,7 @@ impl Keeper {
         engine: Engine,
         policy: Policy,
         request: Request,
-        plan: Arc<Plan>,
+        (plan, lease): (Arc<Plan>, Option<Lease>),
         surroundings: Surroundings,
         shared: Arc<Shared>,
     ) -> Result<Self, SessionError> {
@@ -112,6 +115,7 @@ impl Keeper {
             executions: 0,
             last_call: 0,
             opened: Instant::now(),
+            _lease: lease,
         })
     }
 

@@ -5,7 +5,7 @@ use belljar_core::provider::Ended;
 use belljar_core::{Exception, FailureKind, Limits, SandboxStatus, StageKind, Value};
 
 use super::message::End;
-use crate::judge::{Verdict, judge};
+use crate::judge::{Judgement, judge};
 
 /// How an execution came to its end.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ impl Over {
     }
 
     /// Status, exit code, signal and reason; value; exception.
-    pub(super) fn verdict(self, limits: &Limits) -> (Verdict, Option<Value>, Option<Exception>) {
-        let failed = |status, exit_code, kind, message: String| -> Verdict {
+    pub(super) fn verdict(self, limits: &Limits) -> (Judgement, Option<Value>, Option<Exception>) {
+        let failed = |status, exit_code, kind, message: String| -> Judgement {
             let stage = StageKind::Interpreter;
             (status, exit_code, None, Some(Failure { kind, stage, message }))
         };

@@ -82,6 +82,8 @@ impl WorkspaceSandbox {
         let result = self.engine.execute(&self.policy, &request, io).await;
         run.finish(match &result {
             Ok(_) | Err(EngineError::Denied { .. }) => Lifecycle::Ready,
+            // Nothing ran, and what is missing may be made.
+            Err(EngineError::Environment(_)) => Lifecycle::Ready,
             Err(EngineError::Provider(_) | EngineError::NotReady(_) | EngineError::MadeWithout { .. }) => {
                 Lifecycle::Error
             }

@@ -18,6 +18,7 @@ mod rootfs;
 mod runners;
 mod sandbox;
 mod shell;
+mod shown;
 mod spec;
 mod stage;
 mod stdin;

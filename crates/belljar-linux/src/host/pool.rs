@@ -5,7 +5,6 @@
 //! loses its stock after a while.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::cgroup::GroupLimits;
 use super::provider::Shared;
 use super::raise::{self, Raised, Wanted};
+use super::shown::Shown;
 use crate::wire::{GuestSpec, ShellSpec};
 
 /// How sandboxes are kept ready.
@@ -62,7 +62,7 @@ const SULK: Duration = Duration::from_secs(1);
 /// What two sandboxes must have in common to be interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    pub shows: Vec<PathBuf>,
+    pub shows: Vec<Shown>,
     pub shell: ShellSpec,
     pub limits: GroupLimits,
     /// The guest that waits in it, and what it has imported.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use super::nursery::Nursery;
 use super::pool::{Pool, PoolSettings};
 use super::rootfs::HostRoot;
 use super::sandbox::NativeSandbox;
+use super::shown::{self, Shown};
 use super::spec::{self, Machine};
 use super::warm::{self, Breed};
 use super::zygote::Zygote;
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     controls: OnceLock<BTreeMap<Control, Support>>,
     root: OnceLock<HostRoot>,
     /// Nurseries by what their root shows beyond what every root does.
-    nurseries: Mutex<HashMap<Vec<PathBuf>, Arc<Nursery>>>,
+    nurseries: Mutex<HashMap<Vec<Shown>, Arc<Nursery>>>,
     /// Part of the names of this provider's groups.
     tag: OnceLock<String>,
     pub(super) zygotes: Mutex<HashMap<Breed, Arc<Zygote>>>,
@@ -140,17 +140,19 @@ impl Shared {
         if spec::has_private_root(plan) {
             return self.new_nursery(spec::root(plan, self.root().clone(), self.machine()));
         }
-        self.nursery_showing(plan.shows())
+        self.nursery_showing(&Shown::all(plan.shows()))
     }
 
     /// The nursery whose root shows these on top of what every root does.
-    pub(crate) fn nursery_showing(&self, shows: &[PathBuf]) -> Result<Arc<Nursery>, ProviderError> {
+    pub(crate) fn nursery_showing(&self, shows: &[Shown]) -> Result<Arc<Nursery>, ProviderError> {
         let mut nurseries = self.nurseries.lock().unwrap_or_else(PoisonError::into_inner);
         match nurseries.get(shows) {
             Some(nursery) if !nursery.is_lost() => Ok(Arc::clone(nursery)),
             _ => {
-                let spec = spec::shared_root(shows, self.root().clone(), self.machine());
+                let paths: Vec<_> = shows.iter().map(|shown| shown.path().to_owned()).collect();
+                let spec = spec::shared_root(&paths, self.root().clone(), self.machine());
                 let nursery = self.new_nursery(spec)?;
+                nurseries.retain(|other, _| !shown::is_outdated(other, shows));
                 nurseries.insert(shows.to_vec(), Arc::clone(&nursery));
                 Ok(nursery)
             }
@@ -256,6 +258,7 @@ impl Shared {
                 .iter()
                 .filter_map(|language| Some((*language, toolchain::find(*language, with_versions)?)))
                 .collect(),
+            environments: BTreeMap::new(),
         }
     }
 }

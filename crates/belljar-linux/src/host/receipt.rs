@@ -52,6 +52,7 @@ pub(crate) fn build(
         isolation: plan.isolation(),
         policy_id: plan.policy_id().to_owned(),
         policy_hash: plan.policy_hash().to_owned(),
+        environment: plan.environment().cloned(),
         controls: controls.collect::<BTreeMap<_, _>>(),
         network: plan.network(),
         limits: plan.limits().clone(),

@@ -9,6 +9,7 @@ use belljar_core::request::Workspace;
 use belljar_core::{NetworkPolicy, Plan, Stage, StageKind};
 
 use super::rootfs::HostRoot;
+use crate::nursery::root::is_below_scratch;
 use crate::wire::{CgroupJoin, GuestLimits, GuestSpec, HostIds, RootSpec, ShellSpec, Tree, TreeKind};
 
 /// What of the machine a spec depends on.
@@ -50,9 +51,13 @@ pub(crate) fn root(plan: &Plan, root: HostRoot, machine: Machine) -> RootSpec {
     root
 }
 
-/// Whether the root of `plan`'s sandbox shows what only that sandbox may see.
+/// Whether the root of `plan`'s sandbox shows what only that sandbox may see, or what stands where every
+/// sandbox has memory of its own: that is attached above it, which the kernel does once for each mount.
 pub(crate) fn has_private_root(plan: &Plan) -> bool {
-    !plan.mounts().is_empty() || matches!(plan.workspace(), Workspace::Directory(_))
+    let mut shows = plan.shows().iter();
+    !plan.mounts().is_empty()
+        || matches!(plan.workspace(), Workspace::Directory(_))
+        || shows.any(|path| is_below_scratch(&path.to_string_lossy()))
 }
 
 /// The shell of `plan`.

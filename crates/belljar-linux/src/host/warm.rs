@@ -1,7 +1,6 @@
 //! From a plan to the shape of its sandbox, and to the warm interpreter that could serve it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use super::group::limits_of;
 use super::pool::{Recipe, Shape};
 use super::provider::Shared;
 use super::raise::{Wanted, WantedGuest};
+use super::shown::{self, Shown};
 use super::spec;
 use super::zygote::{Life, Zygote};
 use crate::wire::{GuestSpec, ZygoteSpec};
@@ -23,7 +23,7 @@ const SLICE: Duration = Duration::from_millis(20);
 /// What makes one zygote different from another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Breed {
-    shows: Vec<PathBuf>,
+    shows: Vec<Shown>,
     runner: Vec<String>,
     env: BTreeMap<String, String>,
     preload: Vec<String>,
@@ -49,16 +49,17 @@ pub(crate) fn outline(shared: &Shared, plan: &Plan) -> Option<Outline> {
     let preload = warm
         .map(|warm| preload_of(shared, plan, warm))
         .unwrap_or_default();
+    let shows = Shown::all(plan.shows());
     let guest = warm.map(|warm| (guest(shared, plan, stage, warm), preload.clone()));
     let breed = warm.filter(|warm| warm.forks()).map(|warm| Breed {
-        shows: plan.shows().to_vec(),
+        shows: shows.clone(),
         runner: warm.runner().to_vec(),
         env: warm.env().clone(),
         preload,
     });
     Some(Outline {
         shape: Shape {
-            shows: plan.shows().to_vec(),
+            shows,
             shell: spec::shell(plan),
             limits: limits_of(plan.limits()),
             guest,
@@ -67,8 +68,9 @@ pub(crate) fn outline(shared: &Shared, plan: &Plan) -> Option<Outline> {
     })
 }
 
-fn preload_of(shared: &Shared, _plan: &Plan, warm: &Warm) -> Vec<String> {
-    if warm.preload().is_empty() && warm.forks() {
+/// What the environment says, or for the host's own Python what the settings say.
+fn preload_of(shared: &Shared, plan: &Plan, warm: &Warm) -> Vec<String> {
+    if plan.environment().is_none() && warm.forks() {
         shared.pool_settings().preload.clone()
     } else {
         warm.preload().to_vec()
@@ -165,6 +167,7 @@ impl Shared {
                 let nursery = self.nursery_showing(&breed.shows).ok()?;
                 let host_ids = self.machine().host_ids;
                 let zygote = Zygote::start(nursery, host_ids, spec, &breed.preload).ok()?;
+                zygotes.retain(|other, _| !shown::is_outdated(&other.shows, &breed.shows));
                 zygotes.insert(breed.clone(), Arc::clone(&zygote));
                 Some(zygote)
             }

@@ -7,7 +7,7 @@
 
 mod ids;
 mod make;
-mod root;
+pub(crate) mod root;
 mod zygote;
 
 use std::collections::HashMap;

@@ -144,7 +144,7 @@ impl Raising<'_> {
 }
 
 /// Whether a place lies within scratch memory, which each shell has of its own.
-pub(super) fn is_below_scratch(guest: &str) -> bool {
+pub(crate) fn is_below_scratch(guest: &str) -> bool {
     scratch::PARTS.iter().any(|part| {
         guest
             .strip_prefix(part.path)

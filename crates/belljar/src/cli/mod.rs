@@ -8,6 +8,7 @@ mod interrupts;
 mod live_output;
 mod messages;
 mod problem;
+mod progress;
 mod settings;
 mod stdout;
 mod table;
@@ -39,7 +40,9 @@ fn dispatch(command: Command) -> Result<u8, Problem> {
     match command {
         Command::Run(args) => commands::execute::execute(settings::run(args, &Here::find()?)?),
         Command::Exec(args) => commands::execute::execute(settings::exec(args, &Here::find()?)?),
+        Command::Batch(args) => commands::batch::batch(settings::batch(&args, &Here::find()?)?),
         Command::Doctor(args) => commands::doctor::doctor(&args),
+        Command::Env(args) => commands::environments::environments(args, &Here::find()?),
         Command::Policy(args) => commands::policy::policy(&args),
         Command::Languages(args) => commands::languages::languages(&args),
         Command::Completions(args) => commands::completions::completions(&args),

@@ -1,7 +1,9 @@
 //! The command line as people and programs use it: flags, streams, exit codes, reports, bad input.
 
 mod bad_input;
+mod batch;
 mod commands;
+mod environments;
 mod exit_codes;
 mod files;
 mod flags;

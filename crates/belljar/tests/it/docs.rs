@@ -9,14 +9,15 @@
 //! - `LANGUAGE file=NAME` is a file that the commands below it find in their directory.
 //!
 //! A command is `belljar …`, `cat NAME`, or belljar with `echo TEXT |`, `cat NAME |`, `< NAME` or
-//! `> NAME` around it. Every page has a directory of its own, and is tried as every user.
+//! `> NAME` around it. Every page has a directory of its own, with
+//! its environments below it, and is tried as every user.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use belljar_core::command::split;
-use belljar_core::{Control, DenialCode, ErrorKind, Policy};
+use belljar_core::{Control, DenialCode, ErrorKind, Policy, Verdict};
 
 use crate::harness::{TempDir, Who, belljar, everyone};
 
@@ -155,6 +156,9 @@ fn the_reference_leaves_nothing_out() {
             "reference/exit-codes.md",
             format!("| {} | {} |", kind.exit_code(), kind.meaning()),
         );
+    }
+    for verdict in Verdict::ALL {
+        expect("guides/batch.md", format!("| `{verdict}` |"));
     }
     for code in DenialCode::ALL {
         expect("reference/exit-codes.md", format!("| `{code}` |"));
@@ -383,7 +387,12 @@ fn perform(line: &str, dir: &Path, who: Who) -> (i32, String) {
         words[0], "belljar",
         "not a command that the examples have: {line}"
     );
-    let done = belljar(who, words.into_iter().skip(1)).cwd(dir).stdin(input).go();
+    let home = dir.join(".belljar");
+    let done = belljar(who, words.into_iter().skip(1))
+        .env("BELLJAR_HOME", &home.to_string_lossy())
+        .cwd(dir)
+        .stdin(input)
+        .go();
     let code = done.code.unwrap_or(-1);
     match target {
         None => (code, done.stdout + &done.stderr),

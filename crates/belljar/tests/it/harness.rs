@@ -60,9 +60,13 @@ pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     pub(crate) fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    pub(crate) fn below(base: &Path) -> Self {
         let mut bytes = [0u8; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).expect("random bytes");
-        let path = std::env::temp_dir().join(format!("belljar-it-{:016x}", u64::from_ne_bytes(bytes)));
+        let path = base.join(format!("belljar-it-{:016x}", u64::from_ne_bytes(bytes)));
         fs::create_dir(&path).expect("a temporary directory");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("open directory");
         Self(path)

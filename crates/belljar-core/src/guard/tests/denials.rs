@@ -113,6 +113,7 @@ fn rows() -> Vec<Row> {
         walls::source_rows(),
         arguments::argument_rows(),
         limits::limit_rows(),
+        resources::environment_rows(),
         resources::network_rows(),
         resources::file_rows(),
         sessions::session_rows(),

@@ -1,14 +1,17 @@
 //! Whole plans as data, and the limits of their stages.
 
+use std::path::PathBuf;
+
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{World, strings};
+use super::{World, environment, strings};
+use crate::environment::Environment;
 use crate::language::{Language, TABLE};
 use crate::limits::{LimitOverrides, Limits};
 use crate::plan::{Plan, StageKind};
 use crate::policy::Policy;
-use crate::request::Request;
+use crate::request::{Request, Source};
 use crate::status::NetworkPolicy;
 use crate::units::{Bytes, Seconds};
 
@@ -48,6 +51,7 @@ fn the_plan_of_a_python_request() {
             "outputs": [],
             "mounts": [],
             "shows": [],
+            "environment": null,
             "network": "none", "session": session(),
             "limits": limits,
             "required": essential()
@@ -109,6 +113,7 @@ fn the_plan_of_a_c_request() {
             "outputs": [],
             "mounts": [{"host": "/data/x", "guest": "/mnt/x", "access": "read-only"}],
             "shows": [],
+            "environment": null,
             "network": "none", "session": session(),
             "limits": {
                 "memory": 256 * MIB, "cpu_time": 30.0, "wall_time": 60.0, "processes": 10,
@@ -277,4 +282,73 @@ fn session() -> serde_json::Value {
         "max_tool_calls": 100, "max_concurrent_tools": 5, "allowed_imports": null, "forbidden_calls": [],
         "max_idle": 1800.0, "max_age": 86400.0
     })
+}
+
+/// An environment brings its own interpreter, shows and variables; what the request says comes last.
+#[test]
+fn an_environment_takes_the_hosts_place() {
+    let mut world = World::good();
+    let made = environment("data");
+    world.request.environment = Some(made.name.clone());
+    world.capabilities.environments.insert(made.name.clone(), made);
+    // The machine's own Python is not needed.
+    world.capabilities.languages.remove(&Language::Python);
+    let plan = world.check().unwrap();
+    assert_eq!(plan.stages()[0].argv(), ["/env/bin/python", "main.py"]);
+    assert_eq!(plan.stages()[0].env()["PATH"], "/env/bin:/bin");
+    assert_eq!(plan.stages()[0].env()["PYTHONUNBUFFERED"], "1");
+    assert_eq!(
+        plan.shows(),
+        [PathBuf::from("/env"), PathBuf::from("/opt/python")]
+    );
+    assert_eq!(plan.environment().unwrap().digest, "d1");
+
+    world.request.env.insert("PATH".to_owned(), "/mine".to_owned());
+    assert_eq!(world.check().unwrap().stages()[0].env()["PATH"], "/mine");
+
+    world.request.env.clear();
+    for (source, first) in [
+        (Request::command(strings(["python", "-V"])).source, "python"),
+        (
+            Request::code(Language::Bash, *b"python -V").source,
+            "/usr/bin/bash",
+        ),
+    ] {
+        world.request.source = source;
+        let plan = world.check().unwrap();
+        assert_eq!(plan.stages()[0].argv()[0], first);
+        assert_eq!(plan.stages()[0].env()["PATH"], "/env/bin:/bin");
+        assert_eq!(plan.shows().len(), 2);
+    }
+}
+
+/// A warm interpreter of an environment has all that is the environment's, and nothing of the request's.
+#[test]
+fn an_environments_warm_interpreter_is_its_own() {
+    let mut world = World::good();
+    let made = Environment {
+        preload: strings(["numpy"]),
+        ..environment("data")
+    };
+    world.request.environment = Some(made.name.clone());
+    world.capabilities.environments.insert(made.name.clone(), made);
+    world.capabilities.languages.remove(&Language::Python);
+    world.request.env.insert("SECRET".to_owned(), "1".to_owned());
+    let interpreter = Source::Interpreter {
+        language: Language::Python,
+    };
+    for source in [world.request.source.clone(), interpreter] {
+        world.request.source = source;
+        let plan = world.check().unwrap();
+        let stage = plan.stages().last().unwrap();
+        let warm = stage.warm().unwrap();
+        assert_eq!(warm.runner()[0], "/env/bin/python");
+        assert_eq!(warm.preload(), ["numpy"]);
+        assert_eq!(warm.env()["PATH"], "/env/bin:/bin");
+        assert_eq!(warm.env().get("SECRET"), None);
+        assert_eq!(stage.env()["PATH"], "/env/bin:/bin");
+        assert_eq!(stage.env()["SECRET"], "1");
+        assert_eq!(plan.environment().unwrap().digest, "d1");
+        assert_eq!(plan.shows().len(), 2);
+    }
 }

@@ -31,6 +31,7 @@ impl Provider for FakeProvider {
                 .iter()
                 .map(|language| (*language, toolchain(*language)))
                 .collect(),
+            environments: Default::default(),
         }
     }
 
@@ -117,6 +118,7 @@ impl Sandbox for FakeSandbox {
             isolation: IsolationLevel::Process,
             policy_id: self.plan.policy_id().to_owned(),
             policy_hash: self.plan.policy_hash().to_owned(),
+            environment: self.plan.environment().cloned(),
             controls: Default::default(),
             network: NetworkPolicy::None,
             limits: self.plan.limits().clone(),

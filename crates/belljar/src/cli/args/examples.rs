@@ -9,9 +9,31 @@ Examples:
   belljar run script.py               run a file
   belljar run -c 'print(6 * 7)'       run a line of Python
   belljar exec -- ls -la              run a command
+  belljar batch in.jsonl -o out.jsonl run many requests
+  belljar env create data --packages pandas
   belljar doctor                      what does this machine give?
 
 `belljar help run` tells more, with every option and the exit codes.";
+
+pub(super) const ENV: &str = "\
+Examples:
+  belljar env create data --packages numpy,pandas,matplotlib --preload numpy,pandas
+  belljar run -E data report.py
+  belljar env list
+  belljar env show data --verify
+  belljar env remove data";
+
+pub(super) const ENV_CREATE: &str = "\
+Examples:
+  belljar env create data --packages numpy,pandas --preload numpy,pandas
+  belljar env create web --python 3.12 --packages 'requests>=2,<3' --packages httpx[http2]
+  belljar env create app -r requirements.txt --replace
+  belljar env create mine --packages ./dist/mine-1.0-py3-none-any.whl
+  belljar env create offline --packages numpy --wheels ./wheels
+
+Only wheels are taken, and no code of a package runs outside of a sandbox: pip fetches without
+being able to start anything, and all the rest happens in sandboxes without a network. A build
+that fails leaves nothing.";
 
 pub(super) const RUN: &str = "\
 Examples:
@@ -33,6 +55,20 @@ Examples:
   belljar exec --allow-command ls --allow-command cat -- ls -la
 
 `belljar exec --help` tells more, with the exit codes.";
+
+pub(super) const BATCH: &str = "\
+Examples:
+  belljar batch programs.jsonl -o results.jsonl --jobs 8
+  belljar batch programs.jsonl -o results.jsonl --policy team.toml --timeout 2s --memory 64M
+  generate | belljar batch - -o - | jq .outcome.status
+
+Lines look like this; all but one of code, file and command can be left out:
+  {\"id\": 1, \"language\": \"python\", \"code\": \"print(input())\", \"stdin\": \"hello\"}
+  {\"file\": \"main.c\", \"args\": [\"-v\"], \"env\": {\"A\": \"1\"}, \"files\": {\"in.txt\": \"text\"}}
+  {\"command\": [\"ls\", \"-l\"], \"limits\": {\"timeout\": \"2s\", \"memory\": \"64M\"}}
+  {\"language\": \"c\", \"code\": \"…\", \"cases\": [{\"stdin\": \"2\", \"expected_stdout\": \"4\"}, {\"args\": [\"x\"]}]}
+
+`belljar batch --help` tells more, with the exit codes.";
 
 pub(super) const DOCTOR: &str = "\
 Examples:
@@ -69,19 +105,55 @@ pub(super) fn exec_long() -> String {
     format!("{}\n\n{}", without_last_line(EXEC), exit_codes())
 }
 
+pub(super) fn batch_long() -> String {
+    format!(
+        "{}\n\n{}",
+        without_last_line(BATCH),
+        table("Exit codes:", &batch_exit_code_rows())
+    )
+}
+
 /// The long help is what the last line of the short one points to.
 fn without_last_line(text: &str) -> &str {
     text.rsplit_once("\n\n").map_or(text, |(before, _)| before)
 }
 
 fn exit_codes() -> String {
-    let mut text = String::from("Exit codes:\n");
-    for (code, meaning) in exit_code_rows() {
+    table("Exit codes:", &exit_code_rows())
+}
+
+fn table(heading: &str, rows: &[(String, String)]) -> String {
+    let mut text = format!("{heading}\n");
+    for (code, meaning) in rows {
         // Writing into a string does not fail.
         let _ = writeln!(text, "  {code:<5} {meaning}");
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// Every exit code of `batch` with what it means.
+pub(crate) fn batch_exit_code_rows() -> Vec<(String, String)> {
+    let kind = |kind: ErrorKind, meaning: &str| (kind.exit_code().to_string(), meaning.to_owned());
+    vec![
+        (
+            "0".to_owned(),
+            "every line ran, whatever became of its program".to_owned(),
+        ),
+        (
+            "1".to_owned(),
+            "every line has an answer, but some have an error or a denial in place of an outcome".to_owned(),
+        ),
+        kind(
+            ErrorKind::Usage,
+            "the command line, the policy, the input or the output could not be used; nothing ran",
+        ),
+        kind(
+            ErrorKind::Engine,
+            "the input could not be read on or the output not written on; what is finished is kept",
+        ),
+        kind(ErrorKind::Killed, "it was interrupted; what is finished is kept"),
+    ]
 }
 
 /// Every exit code of `run` and `exec` with what it means, in the order of the codes.
@@ -121,5 +193,6 @@ mod tests {
     fn the_long_help_does_not_point_to_itself() {
         assert!(!run_long().contains("tells more"));
         assert!(exec_long().starts_with("Examples:"));
+        assert!(!batch_long().contains("tells more"));
     }
 }

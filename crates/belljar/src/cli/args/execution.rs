@@ -95,6 +95,10 @@ pub(crate) struct ExecutionArgs {
     #[arg(long, value_name = "PATH[=HOST]", help_heading = "What goes in and out")]
     pub(crate) out: Vec<String>,
 
+    /// The environment to run in, as `belljar env create` made it [default: host]
+    #[arg(short = 'E', long, value_name = "NAME", help_heading = "What goes in and out")]
+    pub(crate) environment: Option<String>,
+
     /// Show a host directory or file to the program, read-only unless :rw (repeatable)
     #[arg(
         long,
@@ -194,6 +198,6 @@ pub(crate) struct CallerArgs {
     pub(crate) run_id: Option<String>,
 }
 
-fn words<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> Vec<&'static str> {
+pub(super) fn words<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> Vec<&'static str> {
     all.iter().map(|value| word(*value)).collect()
 }

@@ -1,5 +1,7 @@
 //! What was typed, as clap reads it. Nothing is looked up or judged here.
 
+mod batch;
+mod environments;
 pub(crate) mod examples;
 mod execution;
 
@@ -8,6 +10,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use batch::BatchArgs;
+pub(crate) use environments::{CreateArgs, EnvArgs, EnvCommand};
 pub(crate) use execution::{CallerArgs, ExecArgs, ExecutionArgs, LimitArgs, RunArgs};
 
 /// Run code that nobody has read yet, under glass
@@ -25,7 +29,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(Box<RunArgs>),
     Exec(Box<ExecArgs>),
+    Batch(Box<BatchArgs>),
     Doctor(DoctorArgs),
+    Env(EnvArgs),
     Policy(PolicyArgs),
     Languages(LanguagesArgs),
     Completions(CompletionsArgs),
@@ -109,12 +115,13 @@ impl Command {
             Self::Exec(args) => args.execution.json,
             Self::Doctor(args) => args.json,
             Self::Languages(args) => args.json,
+            Self::Env(args) => args.command.wants_json(),
             Self::Policy(args) => match args.command {
                 PolicyCommand::List { json }
                 | PolicyCommand::Show { json, .. }
                 | PolicyCommand::Check { json, .. } => json,
             },
-            Self::Completions(_) | Self::Reference => false,
+            Self::Batch(_) | Self::Completions(_) | Self::Reference => false,
         }
     }
 }

@@ -198,6 +198,7 @@ mod tests {
                 .collect(),
             networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
             languages: BTreeMap::new(),
+            environments: BTreeMap::new(),
         }
     }
 

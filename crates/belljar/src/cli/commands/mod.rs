@@ -1,7 +1,9 @@
 //! One file for each command; each takes what it was asked for and gives an exit code.
 
+pub(crate) mod batch;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod environments;
 pub(crate) mod execute;
 pub(crate) mod languages;
 pub(crate) mod policy;

@@ -21,6 +21,12 @@ fn render(receipt: &Receipt) -> String {
         "policy".to_owned(),
         format!("{} (sha256 {})", receipt.policy_id, receipt.policy_hash),
     ]);
+    if let Some(environment) = &receipt.environment {
+        table.row([
+            "environment".to_owned(),
+            format!("{} (sha256 {})", environment.name, environment.digest),
+        ]);
+    }
     table.row(["network", receipt.network.word()]);
     table.row(["origin", &receipt.origin]);
     table.row(["shown", &receipt.shown.join(", ")]);

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use clap::{Arg, Command, CommandFactory};
 
 use super::super::args::Cli;
-use super::super::args::examples::exit_code_rows;
+use super::super::args::examples::{batch_exit_code_rows, exit_code_rows};
 use super::super::problem::Problem;
 use super::super::stdout;
 
@@ -24,9 +24,17 @@ fn markdown() -> String {
         "# Command line\n\n<!-- Written by `belljar reference`; change crates/belljar/src/cli/args instead. -->\n",
     );
     command(&mut text, &mut cli, 2);
-    text.push_str("\n## Exit codes\n\n| Code | Meaning |\n|---|---|\n");
-    for (code, meaning) in exit_code_rows() {
-        line(&mut text, &format!("| {code} | {meaning} |"));
+    for (heading, rows) in [
+        ("Exit codes", exit_code_rows()),
+        ("Exit codes of `belljar batch`", batch_exit_code_rows()),
+    ] {
+        line(
+            &mut text,
+            &format!("\n## {heading}\n\n| Code | Meaning |\n|---|---|"),
+        );
+        for (code, meaning) in rows {
+            line(&mut text, &format!("| {code} | {meaning} |"));
+        }
     }
     text
 }

@@ -2,6 +2,8 @@
 //!
 //! Every usage error is found here, before anything is made, and each carries a hint.
 
+mod batch;
+pub(crate) mod environments;
 mod inputs;
 mod limits;
 mod program;
@@ -13,11 +15,15 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use belljar::{Caller, DEFAULT_TIMEOUT, Demand, Error, Policy, Request, Stdin, narrow_commands};
+use belljar::environment::EnvironmentError;
+use belljar::{
+    Caller, DEFAULT_TIMEOUT, Demand, EnvironmentName, Error, Policy, Request, Stdin, narrow_commands,
+};
 use belljar_engine::archive;
 
 use super::args::{CallerArgs, ExecArgs, ExecutionArgs, RunArgs};
 use super::problem::Problem;
+pub(crate) use batch::{BatchSettings, batch};
 pub(crate) use inputs::Output;
 
 /// All that `run` and `exec` need to go ahead.
@@ -97,6 +103,11 @@ fn resolve(
     request.env = inputs::variables(&args.env)?;
     request.files = inputs::files(&args.file)?;
     request.mounts = inputs::mounts(&args.mount, &here.directory)?;
+    request.environment = args
+        .environment
+        .as_deref()
+        .map_or(Ok(None), EnvironmentName::unless_host)
+        .map_err(|error| Error::from(EnvironmentError::from(error)))?;
     let outputs = inputs::outputs(&args.out)?;
     request.outputs = outputs.iter().map(|output| output.guest.clone()).collect();
     request.limits = limits::read(&args.limits)?;
@@ -111,7 +122,7 @@ fn resolve(
             .insert(inputs::word(word, "--require")?, Demand::Require);
     }
     request.check_paths = args.check_paths;
-    request.caller = caller(args.caller);
+    request.caller = caller(&args.caller);
 
     let mut policy = match &args.policy {
         Some(name) => belljar::load::policy(name)?,
@@ -182,11 +193,11 @@ fn own_stdin() -> Result<File, Problem> {
         .map_err(|error| Problem::engine(format!("cannot connect standard input: {error}")))
 }
 
-fn caller(args: CallerArgs) -> Caller {
+fn caller(args: &CallerArgs) -> Caller {
     Caller {
-        tenant_id: args.tenant,
-        user_id: args.user,
-        run_id: args.run_id,
+        tenant_id: args.tenant.clone(),
+        user_id: args.user.clone(),
+        run_id: args.run_id.clone(),
         ..Caller::default()
     }
 }

@@ -57,6 +57,7 @@ fn a_run_as_json_has_this_shape() {
                 "isolation",
                 "policy_id",
                 "policy_hash",
+                "environment",
                 "controls",
                 "network",
                 "limits",

@@ -1,12 +1,44 @@
-//! Network, mounts and files.
+//! Environments, network, mounts and files.
 
-use super::super::World;
+use super::super::{World, environment};
 use super::{Mend, Row, carry_out, mount};
 use crate::denial::DenialCode;
 use crate::path::GuestPath;
 use crate::request::FileIn;
 use crate::status::NetworkPolicy;
 use crate::units::Bytes;
+
+pub(super) fn environment_rows() -> Vec<Row> {
+    vec![
+        Row {
+            name: "an environment that the policy lacks",
+            spoil: |world| {
+                add_environment(world, "data");
+                world.policy.allowed_environments = ["other".parse().unwrap()].into();
+            },
+            code: DenialCode::EnvironmentNotAllowed,
+            rule: "allowed_environments",
+            value: "data",
+            fix: "add \"data\" to allowed_environments in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "an environment that nobody looked up",
+            spoil: |world| world.request.environment = Some("data".parse().unwrap()),
+            code: DenialCode::EnvironmentUnavailable,
+            rule: "environment",
+            value: "data",
+            fix: "make it with `belljar env create data`; `belljar env list` shows what is there",
+            mend: Mend::By(|world| add_environment(world, "data")),
+        },
+    ]
+}
+
+fn add_environment(world: &mut World, name: &str) {
+    let made = environment(name);
+    world.request.environment = Some(made.name.clone());
+    world.capabilities.environments.insert(made.name.clone(), made);
+}
 
 pub(super) fn network_rows() -> Vec<Row> {
     vec![
