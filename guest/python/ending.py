@@ -37,6 +37,13 @@ def finish(join=True):
     return _flush() and written
 
 
+def rehearse(gc):
+    """What of the end can be done at any time."""
+    _flush()
+    _write_files(gc)
+    _collect(gc)
+
+
 def _let_go():
     import gc
 

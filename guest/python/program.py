@@ -90,6 +90,23 @@ class Program:
         _exit(self.status & 0xFF)
 
 
+def rehearse():
+    """Touch what the start and the end of a program touch, so that a fork which waits has its own copy of it."""
+    import gc
+    import os
+
+    message = belljar.channel.loads(belljar.channel.frame({"op": "program", "env": dict(os.environ)})[4:])
+    belljar.environment.replace(message["env"])
+    path = os.path.realpath(__file__)
+    with open(path, "rb") as file:
+        file.read(64)
+    module = type(sys)("__main__")
+    module.__loader__ = _loader("__main__", path)
+    exec(compile(b"def f(x):\n    return [x]\nx = f(1 + 1)\nprint(end='')", path, "exec", dont_inherit=True), module.__dict__)
+    belljar.ending.begin()
+    belljar.ending.rehearse(gc)
+
+
 def exit_status(error):
     """The number that a SystemExit stands for; a message goes to standard error."""
     code = error.code

@@ -144,7 +144,7 @@ class _Zygote:
                 # Descriptor 3 will be another. Until then it must stay taken, by something that nobody can write to: a
                 # runner whose calls forgot to replace it must not speak to the engine in the zygote's name.
                 posix.dup2(self._ended, self._channel.detach())
-                _become_guest(channel, calls, descriptors)
+                _become_guest(channel, calls, descriptors, message.get("rehearse"))
                 descriptors = ()
                 return True
             self._guests[pid] = guest
@@ -201,26 +201,32 @@ class _Zygote:
 def _rehearse():
     """Do once what every fork will do, so that what the interpreter and the linker prepare for it is shared."""
     belljar.streams.renew()
-    limits = {"value_bytes": 1 << 20, "depth": 32}
     for number in range(20):
         belljar.reseed.reseed()
-        message = belljar.channel.loads(belljar.channel.frame({"op": "execute", "id": number})[4:])
-        cell = belljar.cells.Cell("rehearsal = 1\nrehearsal + %d" % number, "<rehearsal>", 0)
-        cell.compile("rehearsal = 1\nrehearsal + %d" % number)
-        names = {}
-        eval(cell.body, names)
-        belljar.encode.value([eval(cell.tail, names), message, "", 0.5], limits)
+        _rehearse_cell(number)
+        belljar.program.rehearse()
         try:
             eval("1 / 0", {})
         except ZeroDivisionError as error:
             belljar.tracebacks.report(error, "<rehearsal>")
 
 
+def _rehearse_cell(number):
+    """Touch what a cell touches: a fork which waits then has its own copy of that."""
+    limits = {"value_bytes": 1 << 20, "depth": 32}
+    message = belljar.channel.loads(belljar.channel.frame({"op": "execute", "id": number})[4:])
+    cell = belljar.cells.Cell("rehearsal = 1\nrehearsal + %d" % number, "<rehearsal>", 0)
+    cell.compile("rehearsal = 1\nrehearsal + %d" % number)
+    names = {}
+    eval(cell.body, names)
+    belljar.encode.value([eval(cell.tail, names), message, "", 0.5], limits)
+
+
 def _noticed(number, frame):
     """The number arrives through the wakeup descriptor; Python wants a handler as well."""
 
 
-def _become_guest(descriptor, calls, descriptors):
+def _become_guest(descriptor, calls, descriptors, rehearse):
     """In the fork: enter the sandbox, and be a runner."""
     import gc
 
@@ -249,6 +255,10 @@ def _become_guest(descriptor, calls, descriptors):
     belljar.streams.renew()
     sys.argv = [""]
     gc.enable()
+    if rehearse == "program":
+        belljar.program.rehearse()
+    elif rehearse == "cell":
+        _rehearse_cell(0)
 
 
 def receive(channel):

@@ -73,6 +73,12 @@ pub trait Sandbox: Send + Debug {
     /// What was observed to hold.
     fn receipt(&self) -> Receipt;
 
+    /// Ends everything, like [`Sandbox::close`], without waiting for what takes longer than a result should.
+    /// No process of a stage that has ended is alive by then anyway.
+    fn discard(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+        self.close()
+    }
+
     /// Ends everything and waits until nothing is left.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>>;
 }

@@ -230,9 +230,9 @@ impl Engine {
 
 async fn run_to_end(mut sandbox: LiveSandbox, io: ExecuteIo<'_>) -> Result<Execution, EngineError> {
     let result = sandbox.execute_opened(io).await;
-    let closed = sandbox.close().await;
+    let discarded = sandbox.discard().await;
     let execution = result?;
-    closed?;
+    discarded?;
     Ok(execution)
 }
 

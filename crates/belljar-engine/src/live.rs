@@ -98,6 +98,15 @@ impl LiveSandbox {
         }
     }
 
+    /// Ends everything in it and leaves the clearing away to the provider.
+    pub(crate) async fn discard(mut self) -> Result<(), EngineError> {
+        let _ = self.state.go(Lifecycle::Teardown);
+        match self.sandbox.take() {
+            Some(sandbox) => Ok(sandbox.discard().await?),
+            None => Ok(()),
+        }
+    }
+
     /// Ends everything in it and waits until nothing is left.
     pub async fn close(mut self) -> Result<(), EngineError> {
         let _ = self.state.go(Lifecycle::Teardown);

@@ -15,6 +15,8 @@ pub(crate) struct SandboxGroup {
     group: Box<dyn Group>,
     version: &'static str,
     dirs: Vec<PathBuf>,
+    /// Becomes readable when memory runs out, where the kernel does not end the whole group by itself.
+    out_of_memory: Option<OwnedFd>,
     /// What it is limited to, so that a stage with the same limits costs no writes.
     limited: Option<GroupLimits>,
 }
@@ -29,6 +31,7 @@ impl SandboxGroup {
         let group = hierarchy.create(name).map_err(|error| failed("make", error))?;
         let mut made = Self {
             dirs: group.dirs(),
+            out_of_memory: group.out_of_memory_event(),
             version: hierarchy.version(),
             group,
             limited: None,
@@ -70,7 +73,7 @@ impl SandboxGroup {
     }
 
     pub(crate) fn out_of_memory_event(&self) -> Option<OwnedFd> {
-        self.group.out_of_memory_event()
+        self.out_of_memory.as_ref()?.try_clone().ok()
     }
 
     /// Removes it and says whether that worked.

@@ -1,5 +1,6 @@
 //! The engine's side: the launcher's client, cgroups, output, files, probing.
 
+mod bury;
 pub(crate) mod cgroup;
 mod channel;
 mod collect;

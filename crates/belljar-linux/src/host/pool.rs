@@ -18,7 +18,7 @@ use crate::wire::{GuestSpec, ShellSpec};
 /// How sandboxes are kept ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// How many of one shape wait at once; none switches the pool off.
+    /// How many of one shape wait at once; none switches the pool off. Where that is too few, more of them do.
     pub stock: usize,
     /// How many wait in all.
     pub most: usize,
@@ -137,6 +137,10 @@ impl Pool {
             stock.target = stock.target.max(settings.stock);
         }
         let taken = stock.ready.pop_front();
+        if taken.is_none() && stock.target > 0 {
+            // They are taken faster than they come.
+            stock.target = (stock.target * 2).min(settings.most);
+        }
         let short = stock.ready.len() < stock.target;
         if short {
             self.wake(&mut state, shared);

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belljar_core::provider::BoxFuture;
 use belljar_core::{
     Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, Provider, ProviderError, Sandbox,
-    Support,
+    Support, Toolchain,
 };
 
+use super::bury::Undertaker;
 use super::cgroup::{self, Hierarchy, NoHierarchy};
 use super::launcher::Launcher;
 use super::nursery::Nursery;
@@ -26,6 +27,8 @@ use super::{probe, toolchain};
 use crate::weaken;
 use crate::wire::{HostIds, Note, RootSpec};
 
+/// How long a toolchain that was found is taken to be there.
+const FOUND: Duration = Duration::from_secs(2);
 /// How long a whole stock of sandboxes may take.
 const PREPARING: Duration = Duration::from_secs(180);
 
@@ -52,6 +55,8 @@ pub(crate) struct Shared {
     pub(super) zygotes: Mutex<HashMap<Breed, Arc<Zygote>>>,
     pool: Arc<Pool>,
     settings: PoolSettings,
+    toolchains: Mutex<HashMap<Language, (Instant, Option<Toolchain>)>>,
+    pub(super) undertaker: Undertaker,
     /// Whether sandboxes have a `/proc` here, once one was seen.
     has_proc: OnceLock<bool>,
 }
@@ -79,6 +84,7 @@ impl Drop for NativeProvider {
     fn drop(&mut self) {
         // Sandboxes in use may outlive the provider; those that wait for use do not.
         self.shared.pool.close();
+        self.shared.undertaker.finish();
     }
 }
 
@@ -248,6 +254,23 @@ impl Shared {
         }
     }
 
+    /// What runs a language here. Looking takes longer than many a run, so what was found a moment ago will
+    /// do.
+    fn toolchain(&self, language: Language, with_version: bool) -> Option<Toolchain> {
+        if with_version {
+            return toolchain::find(language, true);
+        }
+        let mut found = self.toolchains.lock().unwrap_or_else(PoisonError::into_inner);
+        match found.get(&language) {
+            Some((when, toolchain)) if when.elapsed() < FOUND => toolchain.clone(),
+            _ => {
+                let toolchain = toolchain::find(language, false);
+                found.insert(language, (Instant::now(), toolchain.clone()));
+                toolchain
+            }
+        }
+    }
+
     fn capabilities(&self, languages: &[Language], with_versions: bool) -> Capabilities {
         Capabilities {
             provider: "native",
@@ -256,7 +279,7 @@ impl Shared {
             networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
             languages: languages
                 .iter()
-                .filter_map(|language| Some((*language, toolchain::find(*language, with_versions)?)))
+                .filter_map(|language| Some((*language, self.toolchain(*language, with_versions)?)))
                 .collect(),
             environments: BTreeMap::new(),
         }

@@ -17,7 +17,7 @@ use super::nursery::{Asked, Nursery};
 use super::output;
 use super::probe;
 use super::provider::Shared;
-use super::zygote::{self, Zygote};
+use super::zygote::{self, Rehearsal, Zygote};
 use crate::wire::{self, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
 
 /// What is to be raised.
@@ -35,6 +35,7 @@ pub(crate) struct WantedGuest {
     pub spec: GuestSpec,
     /// Who forks it; without one it is started by init.
     pub zygote: Option<Arc<Zygote>>,
+    pub rehearse: Option<Rehearsal>,
 }
 
 /// A sandbox that stands and that nobody has moved into.
@@ -228,7 +229,7 @@ fn start(shell: &RaisedShell, guest: WantedGuest, groups: &[OwnedFd]) -> Result<
             let (to_fork, to_init) = wire::pair().map_err(made)?;
             let fds: Vec<_> = [to_fork.as_fd()].into_iter().chain(streams).collect();
             tell(&InitRequest::Adopt(spec), &fds)?;
-            let ended = zygote.fork(&shell.namespaces, to_init.as_fd(), groups);
+            let ended = zygote.fork(&shell.namespaces, to_init.as_fd(), groups, guest.rehearse);
             Some(ended.map_err(|error| failed("fork", "an interpreter", error))?)
         }
     };

@@ -43,7 +43,6 @@ pub(crate) fn build(
     group: Option<&'static str>,
     origin: Origin,
 ) -> Receipt {
-    let root = spec::root(plan, shared.root().clone(), shared.machine());
     let controls = Control::ALL
         .iter()
         .map(|control| (*control, observe(*control, shared, notes, group)));
@@ -56,10 +55,9 @@ pub(crate) fn build(
         controls: controls.collect::<BTreeMap<_, _>>(),
         network: plan.network(),
         limits: plan.limits().clone(),
-        shown: root
-            .trees
+        shown: spec::shown(plan, shared.root())
             .into_iter()
-            .map(|tree| with_owner(tree.guest, notes))
+            .map(|path| with_owner(path, notes))
             .collect(),
         origin: origin.words().to_owned(),
     }

@@ -11,6 +11,7 @@ use belljar_core::request::{Content, FileIn};
 use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage};
 use rustix::fs::{Mode, OFlags};
 
+use super::bury::Remains;
 use super::group::{SandboxGroup, limits_of};
 use super::guest::{Guest, Told};
 use super::interpreter::Interpreter;
@@ -309,6 +310,26 @@ impl Sandbox for NativeSandbox {
     fn receipt(&self) -> Receipt {
         let group = self.group.as_ref().map(SandboxGroup::version);
         receipt::build(&self.plan, &self.shared, &self.notes, group, self.origin)
+    }
+
+    fn discard(mut self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+        if spec::has_private_root(&self.plan) {
+            return self.close();
+        }
+        self.shell.kill();
+        let remains = Remains {
+            ended: self.shell.ended(),
+            group: self.group.take(),
+        };
+        let Some(remains) = self.shared.undertaker.take(remains) else {
+            return Box::pin(std::future::ready(Ok(())));
+        };
+        Box::pin(async move {
+            if let Some(ended) = remains.ended {
+                let _ = ended.await;
+            }
+            remains.group.map_or(Ok(()), SandboxGroup::remove)
+        })
     }
 
     fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {

@@ -84,6 +84,11 @@ impl Shell {
         }
     }
 
+    /// Who hears when nothing of it is left; asked once.
+    pub(crate) fn ended(&mut self) -> Option<oneshot::Receiver<()>> {
+        self.ended.take()
+    }
+
     /// Whether nobody has ended it yet.
     pub(crate) fn is_alive(&self) -> bool {
         self.ended.is_some()

@@ -51,6 +51,21 @@ pub(crate) fn root(plan: &Plan, root: HostRoot, machine: Machine) -> RootSpec {
     root
 }
 
+/// What of the host the root of `plan`'s sandbox shows.
+pub(crate) fn shown(plan: &Plan, root: &HostRoot) -> Vec<String> {
+    let trees_alone = HostRoot {
+        trees: root.trees.clone(),
+        ..HostRoot::default()
+    };
+    let nobody = Machine {
+        host_ids: HostIds::Fresh,
+        memory_accounted: true,
+        count_processes: true,
+    };
+    let trees = self::root(plan, trees_alone, nobody).trees.into_iter();
+    trees.map(|tree| tree.guest).collect()
+}
+
 /// Whether the root of `plan`'s sandbox shows what only that sandbox may see, or what stands where every
 /// sandbox has memory of its own: that is attached above it, which the kernel does once for each mount.
 pub(crate) fn has_private_root(plan: &Plan) -> bool {

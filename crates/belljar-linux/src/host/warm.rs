@@ -12,7 +12,7 @@ use super::provider::Shared;
 use super::raise::{Wanted, WantedGuest};
 use super::shown::{self, Shown};
 use super::spec;
-use super::zygote::{Life, Zygote};
+use super::zygote::{Life, Rehearsal, Zygote};
 use crate::wire::{GuestSpec, ZygoteSpec};
 
 /// How long a zygote may take to import what it is to import.
@@ -35,6 +35,7 @@ pub(crate) struct Outline {
     pub shape: Shape,
     /// The zygote that could fork its guest.
     breed: Option<Breed>,
+    rehearsal: Rehearsal,
 }
 
 /// The outline of `plan`'s sandbox; `None` where it is one of a kind.
@@ -65,6 +66,10 @@ pub(crate) fn outline(shared: &Shared, plan: &Plan) -> Option<Outline> {
             guest,
         },
         breed,
+        rehearsal: match warm.and_then(Warm::script) {
+            Some(_) => Rehearsal::Program,
+            None => Rehearsal::Cell,
+        },
     })
 }
 
@@ -119,11 +124,13 @@ impl Outline {
             (Some((spec, _)), Some(_), Some(zygote)) => Some(WantedGuest {
                 spec: spec.clone(),
                 zygote: Some(zygote),
+                rehearse: ahead.then_some(self.rehearsal),
             }),
             // Starting the runner takes as long as starting the interpreter, so only ahead of time.
             (Some((spec, _)), None, _) if ahead => Some(WantedGuest {
                 spec: spec.clone(),
                 zygote: None,
+                rehearse: None,
             }),
             _ => None,
         };

@@ -52,6 +52,23 @@ pub(crate) enum Life {
     Lost,
 }
 
+/// What a guest that will wait does beforehand: a fork's first write to a page takes the kernel a copy, and
+/// nobody needs to wait for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rehearsal {
+    Program,
+    Cell,
+}
+
+impl Rehearsal {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Cell => "cell",
+        }
+    }
+}
+
 /// How a guest ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GuestEnd {
@@ -135,6 +152,7 @@ impl Zygote {
         namespaces: &[OwnedFd],
         channel: BorrowedFd<'_>,
         groups: &[OwnedFd],
+        rehearse: Option<Rehearsal>,
     ) -> io::Result<Ended> {
         let (sender, ended) = oneshot::channel();
         let guest = {
@@ -154,6 +172,7 @@ impl Zygote {
             "pid_namespace": 0,
             "channel": NAMESPACE_NAMES.len(),
             "calls": calls::to_json(&calls),
+            "rehearse": rehearse.map(Rehearsal::word),
         });
         let fds: Vec<BorrowedFd<'_>> = namespaces
             .iter()
