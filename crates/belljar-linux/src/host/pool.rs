@@ -90,6 +90,8 @@ struct Stock {
     last_asked: Instant,
     /// How many to keep.
     target: usize,
+    /// Whether somebody came in vain since it was last full.
+    hurry: bool,
     /// What to raise.
     recipe: Recipe,
     not_before: Instant,
@@ -100,10 +102,11 @@ struct Stock {
 #[derive(Clone)]
 pub(crate) struct Recipe(Arc<Make>);
 
-type Make = dyn Fn(&Arc<Shared>) -> Option<Wanted> + Send + Sync;
+/// Told whether somebody is waiting for it.
+type Make = dyn Fn(&Arc<Shared>, bool) -> Option<Wanted> + Send + Sync;
 
 impl Recipe {
-    pub(crate) fn new(make: impl Fn(&Arc<Shared>) -> Option<Wanted> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(make: impl Fn(&Arc<Shared>, bool) -> Option<Wanted> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
 }
@@ -140,6 +143,7 @@ impl Pool {
         if taken.is_none() && stock.target > 0 {
             // They are taken faster than they come.
             stock.target = (stock.target * 2).min(settings.most);
+            stock.hurry = true;
         }
         let short = stock.ready.len() < stock.target;
         if short {
@@ -222,8 +226,8 @@ impl Pool {
     fn keep_up(&self, shared: &Weak<Shared>) {
         let mut count = 0u64;
         loop {
-            let (shape, recipe, missing) = match self.next_job(shared) {
-                Job::Raise(shape, recipe, missing) => (shape, recipe, missing),
+            let (shape, recipe, missing, hurry) = match self.next_job(shared) {
+                Job::Raise(shape, recipe, missing, hurry) => (shape, recipe, missing, hurry),
                 Job::Drop(stale) => {
                     drop(stale);
                     continue;
@@ -236,7 +240,8 @@ impl Pool {
             let rising: Vec<_> = (0..missing)
                 .map(|_| {
                     count += 1;
-                    let wanted = recipe.0(&shared).ok_or_else(|| "no interpreter is ready".to_owned())?;
+                    let wanted =
+                        recipe.0(&shared, hurry).ok_or_else(|| "no interpreter is ready".to_owned())?;
                     raise::begin(&shared, wanted, &format!("pool{count}")).map_err(|error| error.to_string())
                 })
                 .collect();
@@ -261,6 +266,7 @@ impl Pool {
                 Ok(raised) => {
                     stock.failure = None;
                     stock.ready.push_back(raised);
+                    stock.hurry &= stock.ready.len() < stock.target;
                 }
                 Err(failure) => {
                     stock.failure = Some(failure);
@@ -305,7 +311,12 @@ impl Pool {
             && room > 0
         {
             let missing = (stock.target - stock.ready.len()).min(room);
-            return Job::Raise(Box::new(shape.clone()), stock.recipe.clone(), missing);
+            return Job::Raise(
+                Box::new(shape.clone()),
+                stock.recipe.clone(),
+                missing,
+                stock.hurry,
+            );
         }
         let wait = if state.stocks.is_empty() { IDLE } else { SULK };
         drop(self.wanted.wait_timeout(state, wait));
@@ -314,7 +325,7 @@ impl Pool {
 }
 
 enum Job {
-    Raise(Box<Shape>, Recipe, usize),
+    Raise(Box<Shape>, Recipe, usize, bool),
     Drop(Vec<Raised>),
     Nothing,
     End,
@@ -327,6 +338,7 @@ impl Stock {
             asked: 0,
             last_asked: Instant::now(),
             target: 0,
+            hurry: false,
             recipe,
             not_before: Instant::now(),
             failure: None,

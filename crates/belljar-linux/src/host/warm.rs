@@ -96,7 +96,7 @@ impl Outline {
     /// How one more of it is made ahead of time.
     pub(crate) fn recipe(&self) -> Recipe {
         let outline = self.clone();
-        Recipe::new(move |shared| {
+        Recipe::new(move |shared, hurry| {
             let zygote = match &outline.breed {
                 Some(breed) => {
                     let zygote = shared.zygote(breed)?;
@@ -105,7 +105,7 @@ impl Outline {
                 }
                 None => None,
             };
-            outline.wanted(shared, zygote, true)
+            outline.wanted(shared, zygote, true, !hurry)
         })
     }
 
@@ -116,15 +116,22 @@ impl Outline {
             .as_ref()
             .and_then(|breed| shared.zygote_if_there(breed))
             .filter(|zygote| zygote.life() == Life::Ready);
-        self.wanted(shared, zygote, false)
+        self.wanted(shared, zygote, false, false)
     }
 
-    fn wanted(&self, shared: &Arc<Shared>, zygote: Option<Arc<Zygote>>, ahead: bool) -> Option<Wanted> {
+    /// `ahead` of any demand; with time to `rehearse`.
+    fn wanted(
+        &self,
+        shared: &Arc<Shared>,
+        zygote: Option<Arc<Zygote>>,
+        ahead: bool,
+        rehearse: bool,
+    ) -> Option<Wanted> {
         let guest = match (&self.shape.guest, &self.breed, zygote) {
             (Some((spec, _)), Some(_), Some(zygote)) => Some(WantedGuest {
                 spec: spec.clone(),
                 zygote: Some(zygote),
-                rehearse: ahead.then_some(self.rehearsal),
+                rehearse: rehearse.then_some(self.rehearsal),
             }),
             // Starting the runner takes as long as starting the interpreter, so only ahead of time.
             (Some((spec, _)), None, _) if ahead => Some(WantedGuest {
