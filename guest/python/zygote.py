@@ -11,6 +11,7 @@ CHANNEL = 3
 OWN_NAMESPACE = 4
 _NEW_PID = 0x20000000
 _EINVAL = 22
+_EPERM = 1
 
 # What a runner imports at its first need; here it is paid once, and shared. Not asyncio and threading, which make every
 # fork slower: whoever wants them warm names them in `import`.
@@ -243,6 +244,8 @@ def _become_guest(descriptor, calls, descriptors, rehearse):
             belljar.calls.perform(calls, descriptors)
             message, further = receive(channel)
             results, sent = belljar.calls.perform(message.get("calls") or (), further)
+            if _shares_memory():
+                raise belljar.calls.Failed("SharedMemory", _EPERM)
         except belljar.calls.Failed as failed:
             _send(channel, {"failed": {"step": failed.step, "errno": failed.errno}})
             posix._exit(127)
@@ -259,6 +262,27 @@ def _become_guest(descriptor, calls, descriptors, rehearse):
         belljar.program.rehearse()
     elif rehearse == "cell":
         _rehearse_cell(0)
+
+
+def _shares_memory():
+    """Whether it shares memory that can be written with the zygote, and so with every other fork.
+
+    A module that was imported beforehand may have made some. Asked in the sandbox, where there is a `/proc`; where there is
+    none, nobody can say."""
+    import _io
+
+    try:
+        with _io.open("/proc/self/maps", "rb") as file:
+            maps = file.read()
+    except OSError:
+        return False
+    for line in maps.splitlines():
+        fields = line.split(None, 5)
+        if fields[1][3:4] == b"s":
+            path = fields[5] if len(fields) > 5 else b""
+            if fields[1][1:2] == b"w" or not path.startswith((b"/usr/", b"/lib", b"/etc/")):
+                return True
+    return False
 
 
 def receive(channel):

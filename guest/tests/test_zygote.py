@@ -154,6 +154,12 @@ class Zygotes(unittest.TestCase):
                     self.assertEqual(fork.answer["failed"]["step"], "bad")
                 self.assertEqual(os.WEXITSTATUS(self.end(fork)["status"]), 127)
 
+    def test_shared_memory_is_refused(self):
+        with Zygote(["sharing"]) as zygote:
+            fork = zygote.fork()
+            self.assertEqual(fork.answer, {"failed": {"step": "SharedMemory", "errno": 1}})
+            fork.close()
+
     def test_bad_requests(self):
         ours, theirs = socket.socketpair()
         for request in (
