@@ -10,13 +10,19 @@ def variable(name):
 
 
 def replace(variables):
-    """Put these in the place of all that there are."""
+    """Put these in the place of all that there are. A zygote has most of them already."""
     import os
     import time
 
-    os.environ.clear()
-    os.environ.update(variables)
-    time.tzset()
+    environ = os.environ
+    had_zone = environ.get("TZ")
+    for name in [name for name in environ if name not in variables]:
+        del environ[name]
+    for name, value in variables.items():
+        if environ.get(name) != value:
+            environ[name] = value
+    if environ.get("TZ") != had_zone:
+        time.tzset()
 
 
 def import_path(first):

@@ -17,7 +17,7 @@ _EPERM = 1
 # fork slower: whoever wants them warm names them in `import`.
 _OWN = ("atexit", "linecache", "reprlib", "select", "traceback", "warnings", "_symtable")
 _MODULES = (
-    "cells channel check decode displays encode ending environment imports interrupts loop program reseed runner session "
+    "cells channel check decode displays encode ending environment holder imports interrupts loop program reseed runner session "
     "sources streams tools tracebacks watch"
 ).split()
 
@@ -249,7 +249,8 @@ def _become_guest(descriptor, calls, descriptors, rehearse):
         except belljar.calls.Failed as failed:
             _send(channel, {"failed": {"step": failed.step, "errno": failed.errno}})
             posix._exit(127)
-        _send(channel, {"pid": posix.getpid(), "results": results}, sent)
+        holder = belljar.holder.hold() if rehearse == "program" else 0
+        _send(channel, {"pid": posix.getpid(), "holder": holder, "results": results}, sent)
     except BaseException:  # init has gone, or sent nonsense
         posix._exit(127)
     channel.detach()

@@ -93,8 +93,8 @@ impl Drop for SandboxGroup {
 pub(crate) const fn limits_of(limits: &Limits) -> GroupLimits {
     GroupLimits {
         memory: limits.memory().get(),
-        // Init is one of them.
-        tasks: limits.tasks() + 1,
+        // Init is one of them, and the holder of a warm guest another.
+        tasks: limits.tasks() + 2,
         cpu_percent: limits.cpu_percent(),
     }
 }

@@ -14,7 +14,7 @@ macro_rules! embed {
 }
 
 const FILES: &[(&str, &str)] = embed! {
-    "python": "__main__.py", "calls.py", "cells.py", "channel.py", "check.py", "decode.py", "displays.py", "encode.py", "ending.py", "environment.py", "imports.py", "interrupts.py", "loop.py", "program.py", "reseed.py", "runner.py", "session.py", "sources.py", "streams.py", "tables.py", "tools.py", "tracebacks.py", "watch.py", "zygote.py";
+    "python": "__main__.py", "calls.py", "cells.py", "channel.py", "check.py", "decode.py", "displays.py", "encode.py", "ending.py", "environment.py", "holder.py", "imports.py", "interrupts.py", "loop.py", "program.py", "reseed.py", "runner.py", "session.py", "sources.py", "streams.py", "tables.py", "tools.py", "tracebacks.py", "watch.py", "zygote.py";
     "node": "channel.js", "checks.js", "display.js", "errors.js", "guarded.js", "local.js", "main.js", "modules.js", "program.js", "realm.js", "session.js", "source.js", "stdio.js", "values.js";
 };
 

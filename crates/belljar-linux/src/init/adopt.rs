@@ -27,13 +27,21 @@ pub(super) struct Arrival {
     /// As this pid namespace numbers it.
     pub pid: i32,
     pub listener: Option<OwnedFd>,
+    /// A process beside it that only holds its memory.
+    pub holder: Option<i32>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
-    Arrived { pid: i32 },
-    Failed { failed: FailedCall },
+    Arrived {
+        pid: i32,
+        #[serde(default)]
+        holder: i32,
+    },
+    Failed {
+        failed: FailedCall,
+    },
 }
 
 #[derive(Deserialize)]
@@ -66,8 +74,9 @@ impl Adoption {
             errno: error.raw_os_error().unwrap_or(0),
         };
         match wire::receive_json(&self.channel).map_err(|error| at(&error))? {
-            (Answer::Arrived { pid }, fds) if pid > 1 => Ok(Arrival {
+            (Answer::Arrived { pid, holder }, fds) if pid > 1 => Ok(Arrival {
                 pid,
+                holder: (holder > 1).then_some(holder),
                 listener: fds.into_iter().next(),
             }),
             (Answer::Arrived { .. }, _) => Err(at(&io::ErrorKind::InvalidData.into())),

@@ -337,7 +337,9 @@ impl<'a> PidOne<'a> {
                 .ok_or(rustix::io::Errno::SRCH)
                 .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()))
                 .map_err(|error| failure("Adopt", &error.into()))?;
-            self.running(&adoption.spec, arrival.pid, arrival.listener, Some(ended))
+            let mut guest = self.running(&adoption.spec, arrival.pid, arrival.listener, Some(ended))?;
+            guest.room.leave_out(arrival.holder);
+            Ok(guest)
         });
         let event = match welcomed {
             Ok(guest) => {
@@ -367,11 +369,16 @@ impl<'a> PidOne<'a> {
             .map(OwnedFd::try_clone)
             .transpose()
             .map_err(|error| failure("Room", &error))?;
+        let adopted_one = adopted.is_some();
         Ok(Running {
             pid,
             adopted,
             listener,
-            room: Room::new(proc, spec.limits.processes, spec.limits.tasks),
+            room: Room::new(
+                proc,
+                spec.limits.processes,
+                spec.limits.tasks + u64::from(adopted_one),
+            ),
             backstop: backstop(spec.wall_millis),
         })
     }
@@ -438,7 +445,8 @@ impl<'a> PidOne<'a> {
             sys::process::kill_everything_else();
         }
         // A process whose parent dies becomes our child before that parent can be reaped, and all of
-        // them are dying: once we have no child, the namespace is empty.
+        // them are dying: once we have no child, the namespace is empty. (Of an adopted guest its holder may
+        // be left, which is no child of ours and already on its way out: it runs no instruction any more.)
         while let Some(reaped) = sys::process::reap_next()? {
             cpu_time += reaped.cpu_time;
         }

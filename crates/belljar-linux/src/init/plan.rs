@@ -42,7 +42,7 @@ impl Plan {
                 plan.notes.push(Note::Weakened(name.to_lowercase()));
                 continue;
             }
-            plan.add(&step, &name, spec, streams, filters)
+            plan.add(&step, &name, spec, start, streams, filters)
                 .map_err(|error| StepFailure {
                     step: name,
                     errno: error.raw_os_error().unwrap_or(0),
@@ -61,6 +61,7 @@ impl Plan {
         step: &GuestStep,
         name: &str,
         spec: &GuestSpec,
+        start: Start,
         streams: usize,
         filters: &PreparedFilters,
     ) -> std::io::Result<()> {
@@ -77,7 +78,7 @@ impl Plan {
                 self.call(Call::new(name, libc::SYS_chdir, [Arg::text("/workspace")]));
             }
             GuestStep::FirstToDie => self.first_to_die(name),
-            GuestStep::Rlimits => self.rlimits(name, &spec.limits),
+            GuestStep::Rlimits => self.rlimits(name, &spec.limits, beside(start)),
             GuestStep::NoCapabilities => self.no_capabilities(name),
             GuestStep::NoNewPrivileges => {
                 let set = i64::from(libc::PR_SET_NO_NEW_PRIVS);
@@ -97,8 +98,8 @@ impl Plan {
             }
             GuestStep::CountProcesses => {
                 let maximum = getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
-                let maximum = maximum.min(spec.limits.tasks);
-                let current = tasks_for(spec.limits.processes).min(maximum);
+                let maximum = maximum.min(spec.limits.tasks + beside(start));
+                let current = (tasks_for(spec.limits.processes) + beside(start)).min(maximum);
                 self.call(limit(name, libc::RLIMIT_NPROC, current, maximum));
                 // The filter has threads ask for room. Where it is left out, this much of it stays.
                 #[cfg(feature = "weaken")]
@@ -148,7 +149,7 @@ impl Plan {
         self.call(prctl(name, [dumpable, 0, 0, 0, 0]).optional());
     }
 
-    fn rlimits(&mut self, name: &str, limits: &GuestLimits) {
+    fn rlimits(&mut self, name: &str, limits: &GuestLimits, beside: u64) {
         let rows = [
             // One byte: a core file cannot hold that, and a host's core handler is not started for it
             // either, as it would be for zero.
@@ -156,7 +157,7 @@ impl Plan {
             (libc::RLIMIT_CPU, Resource::Cpu, Some(limits.cpu_seconds)),
             (libc::RLIMIT_FSIZE, Resource::Fsize, Some(limits.file_size)),
             (libc::RLIMIT_NOFILE, Resource::Nofile, Some(limits.open_files)),
-            (libc::RLIMIT_NPROC, Resource::Nproc, Some(limits.tasks)),
+            (libc::RLIMIT_NPROC, Resource::Nproc, Some(limits.tasks + beside)),
             (libc::RLIMIT_DATA, Resource::Data, limits.data),
             (libc::RLIMIT_MEMLOCK, Resource::Memlock, Some(64 << 10)),
             (libc::RLIMIT_MSGQUEUE, Resource::Msgqueue, Some(819_200)),
@@ -217,6 +218,14 @@ fn load(name: &str, program: &Program, flags: i64) -> Call {
         Arg::Bytes(header.to_vec(), vec![(8, bytes.to_vec())]),
     ];
     Call::new(name, libc::SYS_seccomp, args)
+}
+
+/// How many processes stand beside a guest without being its own: the holder of a warm one.
+const fn beside(start: Start) -> u64 {
+    match start {
+        Start::Exec => 0,
+        Start::Warm => 1,
+    }
 }
 
 fn prctl(name: &str, args: [i64; 5]) -> Call {

@@ -35,6 +35,8 @@ pub(super) struct Room {
     settled: Instant,
     /// Whether a process may have been born under the limit that was there before.
     unsure: bool,
+    /// A process that is not the guest's own doing, and does not count.
+    left_out: Option<Pid>,
 }
 
 impl Room {
@@ -52,7 +54,13 @@ impl Room {
             limit,
             settled: Instant::now(),
             unsure: false,
+            left_out: None,
         }
+    }
+
+    /// This process is not counted.
+    pub(super) fn leave_out(&mut self, pid: Option<i32>) {
+        self.left_out = pid.and_then(Pid::from_raw);
     }
 
     /// Makes room for the thread that `task` is about to make. Beyond `most` the kernel refuses it.
@@ -75,7 +83,10 @@ impl Room {
         self.expected.retain(|(_, since)| since.elapsed() < BIRTH);
         let Some(proc) = &self.proc else { return Ok(()) };
         let (mut pids, threads) = look(proc.as_fd())?;
-        let wanted = tasks_for(self.processes) + threads + self.expected.len() as u64;
+        let found = pids.len();
+        pids.retain(|pid| Some(*pid) != self.left_out);
+        let uncounted = (found - pids.len()) as u64;
+        let wanted = tasks_for(self.processes) + uncounted + threads + self.expected.len() as u64;
         let before = std::mem::replace(&mut self.limit, wanted.min(self.most));
         self.settled = Instant::now();
         let limit = Rlimit {
