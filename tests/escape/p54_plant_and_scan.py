@@ -24,6 +24,12 @@ def plant():
     held.append(listener)
 
 
+def holds_our_memory(pid):
+    # Beside a warm program sleeps the holder of its memory, whose parent is as far out of sight as our own.
+    with open(f"/proc/{pid}/status") as status, open(f"/proc/{pid}/syscall") as call:
+        return "PPid:\t0\n" in status.read() and call.read().startswith("34 ")
+
+
 def scan():
     for path in files:
         if os.path.exists(path):
@@ -39,7 +45,7 @@ def scan():
     except OSError:
         pass
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        if int(pid) not in (1, os.getpid()):
+        if int(pid) not in (1, os.getpid()) and not holds_our_memory(pid):
             yield f"process-{pid}"
 
 

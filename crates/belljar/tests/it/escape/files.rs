@@ -15,7 +15,7 @@ fn p31_the_hosts_proc_and_sys_are_absent() {
         for (path, answer) in answers(&stdout) {
             match path {
                 // Only its own: init is hidden.
-                "processes" => assert_eq!(answer, "2"),
+                "processes" => assert_eq!(answer, own_processes()),
                 "others" => assert_eq!(answer, "self thread-self"),
                 // Directories on the way to an interpreter that lives there.
                 "/root" | "/home" => {}
@@ -41,7 +41,7 @@ fn p31_the_hosts_proc_is_read_without_privateproc() {
         for path in ["/proc/sys/kernel/core_pattern", "/proc/kallsyms", "/proc/cmdline"] {
             assert_eq!(answer(&done, path), "ok");
         }
-        assert_eq!(answer(&done, "processes"), "1 2");
+        assert_eq!(answer(&done, "processes"), format!("1 {}", own_processes()));
     }
 }
 
@@ -191,6 +191,14 @@ fn p34_places_behind_descriptors_are_rejected() {
             .go()
             .expect_code(0);
         assert_eq!(done.guest_stdout(), "canary\n");
+    }
+}
+
+/// Its own, and beside a program that was handed to a waiting interpreter the holder of its memory.
+fn own_processes() -> &'static str {
+    match std::env::var("BELLJAR_PATH").as_deref() {
+        Ok("ahead") => "2 3",
+        _ => "2",
     }
 }
 
