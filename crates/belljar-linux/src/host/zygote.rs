@@ -87,7 +87,6 @@ enum Event {
     Unfit {
         why: String,
     },
-    Forked,
     NotForked {
         guest: u64,
     },
@@ -233,7 +232,6 @@ fn listen(socket: &OwnedFd, shared: &Shared) {
         match event {
             Event::Ready => state.life = Life::Ready,
             Event::Unfit { why } => state.life = Life::Unfit(why),
-            Event::Forked => {}
             Event::NotForked { guest } => drop(state.guests.remove(&guest)),
             Event::Ended {
                 guest,
