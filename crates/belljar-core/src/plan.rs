@@ -107,7 +107,7 @@ impl Warm {
 }
 
 impl Script {
-    /// Where it stands in the sandbox.
+    /// Where it stands, seen from the work directory.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -1,7 +1,8 @@
 //! Runs many sandboxes in one process and counts what is left: `soak [RUNS]`.
 //!
 //! Also measures how far past a one-second deadline runs end, and how much memory the engine needs
-//! while a guest prints ten gigabytes: `soak deadline [RUNS]`, `soak output [GIGABYTES]`.
+//! while a guest prints ten gigabytes: `soak deadline [RUNS]`, `soak output [GIGABYTES]`. Many at once, with
+//! sandboxes of every kind and end: `soak mixed [RUNS] [AT ONCE]`.
 
 use std::error::Error;
 use std::fs;
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 use belljar::blocking::execute_code;
 use belljar::{Bytes, Language, Seconds};
 
+#[path = "../tests/it/warm/mixture.rs"]
+mod mixture;
+
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
@@ -18,6 +22,7 @@ fn main() -> Outcome<()> {
     match words.next().as_deref() {
         Some("deadline") => deadline(number(words.next(), 100)?),
         Some("output") => output(number(words.next(), 10)?),
+        Some("mixed") => mixed(number(words.next(), 10_000)?, number(words.next(), 64)?),
         runs => leaks(number(runs.map(str::to_owned), 10_000)?),
     }
 }
@@ -123,6 +128,36 @@ fn leaks(runs: usize) -> Outcome<()> {
         Ok(())
     } else {
         Err("something was left".into())
+    }
+}
+
+/// Runs of every kind and end, so many at once, by an engine that is gone afterwards.
+fn mixed(runs: usize, at_once: usize) -> Outcome<()> {
+    let around = |runs: usize| -> Outcome<mixture::Tally> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let engine = belljar::native_engine();
+        Ok(runtime.block_on(mixture::run(&engine, runs, at_once)))
+    };
+    // What is made once for the whole process is made here.
+    around(at_once)?;
+    let before = held();
+    let started = Instant::now();
+    let tally = around(runs)?;
+    let took = started.elapsed();
+    let after = held();
+    let lost = runs.saturating_sub(tally.answered());
+    report(&format!(
+        "{runs} runs, {at_once} at once, in {:.1} s, {:.0} each second\n{tally:#?}\nlost {lost}\nbefore {before:?}\n\
+         after  {after:?}\nmemory {} KiB at its most",
+        took.as_secs_f64(),
+        runs as f64 / took.as_secs_f64(),
+        peak_kib(),
+    ))?;
+    match (before == after, lost, tally.wrong.is_empty()) {
+        (true, 0, true) => report("nothing left, nobody lost"),
+        (false, ..) => Err("something was left".into()),
+        (_, 1.., _) => Err("somebody was lost".into()),
+        (.., false) => Err("some did not end as they should".into()),
     }
 }
 

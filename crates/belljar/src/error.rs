@@ -114,6 +114,11 @@ impl Error {
             Self::Denied { denial, .. } => Some(&denial.fix),
             Self::Environment(error) => Some(error.hint()),
             Self::Provider(ProviderError::ControlMissing { fix, .. }) => Some(fix),
+            Self::Provider(ProviderError::Io { source, .. } | ProviderError::Setup { source, .. })
+                if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) =>
+            {
+                Some("raise the limit of open files (ulimit -n), or run less at once")
+            }
             Self::Provider(_) => {
                 Some("`belljar doctor` shows what this machine gives and how to get the rest")
             }

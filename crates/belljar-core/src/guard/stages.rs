@@ -129,7 +129,8 @@ pub(super) fn build(
             env.extend(toolchain_env(toolchain));
             env.extend(of_environment());
             let script = Script {
-                path: format!("{WORK_DIR}/{}", spec.file),
+                // As the command line would name it: programs look at their own name.
+                path: spec.file.to_owned(),
                 args: request.args.clone(),
             };
             let warm = warm(

@@ -152,8 +152,25 @@ fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
     pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The shell that was made. Where there is no room for its descriptors it has lost its end of the socket, and ends.
+fn made(fds: Option<Vec<OwnedFd>>, notes: Vec<Note>) -> MadeResult {
+    let mut fds = fds.unwrap_or_default().into_iter();
+    match (fds.next(), fds.next()) {
+        (Some(pidfd), Some(control)) => Ok(MadeShell {
+            pidfd,
+            control,
+            namespaces: fds.collect(),
+            notes,
+        }),
+        _ => Err(StepFailure {
+            step: "Receive".to_owned(),
+            errno: libc::EMFILE,
+        }),
+    }
+}
+
 fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
-    while let Ok((event, fds)) = wire::receive::<NurseryEvent>(socket) {
+    while let Ok((event, fds)) = wire::receive_attached::<NurseryEvent>(socket) {
         let mut pending = lock(pending);
         match event {
             NurseryEvent::Ready { notes } => pending.notes = notes,
@@ -164,17 +181,9 @@ fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
                 pending.failure = Some(failure);
             }
             NurseryEvent::Made { shell } => {
-                let mut fds = fds.into_iter();
                 let notes = pending.notes.clone();
-                if let (Some(sender), Some(pidfd), Some(control)) =
-                    (pending.made.remove(&shell), fds.next(), fds.next())
-                {
-                    let _ = sender.send(Ok(MadeShell {
-                        pidfd,
-                        control,
-                        namespaces: fds.collect(),
-                        notes,
-                    }));
+                if let Some(sender) = pending.made.remove(&shell) {
+                    let _ = sender.send(made(fds, notes));
                 }
             }
             NurseryEvent::Failed { shell, failure } => {

@@ -28,6 +28,8 @@ pub struct PoolSettings {
     pub preload: Vec<String>,
     /// Whether warm interpreters are used at all.
     pub warm: bool,
+    /// How long a stock is kept that nobody takes from.
+    pub idle: Duration,
 }
 
 impl Default for PoolSettings {
@@ -38,6 +40,7 @@ impl Default for PoolSettings {
             after: 2,
             preload: Vec::new(),
             warm: true,
+            idle: Duration::from_secs(60),
         }
     }
 }
@@ -54,8 +57,6 @@ impl PoolSettings {
     }
 }
 
-/// How long a stock is kept that nobody takes from.
-const IDLE: Duration = Duration::from_secs(60);
 /// How long to wait after something could not be raised.
 const SULK: Duration = Duration::from_secs(1);
 
@@ -139,8 +140,14 @@ impl Pool {
         if stock.asked >= settings.after {
             stock.target = stock.target.max(settings.stock);
         }
-        let taken = stock.ready.pop_front();
-        if taken.is_none() && stock.target > 0 {
+        // What died while it waited is not for anybody. Cleared away below, when others can go on.
+        let mut broken = Vec::new();
+        let mut taken = stock.ready.pop_front();
+        while let Some(raised) = taken.take_if(|raised| !raised.is_whole()) {
+            broken.push(raised);
+            taken = stock.ready.pop_front();
+        }
+        if taken.is_none() && broken.is_empty() && stock.target > 0 {
             // They are taken faster than they come.
             stock.target = (stock.target * 2).min(settings.most);
             stock.hurry = true;
@@ -149,6 +156,8 @@ impl Pool {
         if short {
             self.wake(&mut state, shared);
         }
+        drop(state);
+        drop(broken);
         taken
     }
 
@@ -284,14 +293,14 @@ impl Pool {
         if state.closed {
             return Job::End;
         }
-        let most = match shared.upgrade() {
-            Some(shared) => shared.pool_settings().most,
+        let (most, idle) = match shared.upgrade() {
+            Some(shared) => (shared.pool_settings().most, shared.pool_settings().idle),
             None => return Job::End,
         };
         let now = Instant::now();
         let mut stale = Vec::new();
         state.stocks.retain(|_, stock| {
-            let keep = now.duration_since(stock.last_asked) < IDLE;
+            let keep = now.duration_since(stock.last_asked) < idle;
             if !keep {
                 stale.extend(stock.ready.drain(..));
             }
@@ -318,10 +327,31 @@ impl Pool {
                 stock.hurry,
             );
         }
-        let wait = if state.stocks.is_empty() { IDLE } else { SULK };
+        if let Some((_, stock)) = short {
+            let (missing, asked) = (stock.target - stock.ready.len(), stock.last_asked);
+            let given_up = give_up(&mut state.stocks, missing, asked);
+            if !given_up.is_empty() {
+                return Job::Drop(given_up);
+            }
+        }
+        let wait = if state.stocks.is_empty() { idle } else { SULK };
         drop(self.wanted.wait_timeout(state, wait));
         Job::Nothing
     }
+}
+
+/// Makes room for what was asked for at `asked`: at most so many of the stock that was asked for longest before
+/// that. It does not get them back at the cost of younger ones, so nobody takes turns.
+fn give_up(stocks: &mut HashMap<Shape, Stock>, most: usize, asked: Instant) -> Vec<Raised> {
+    let oldest = stocks
+        .values_mut()
+        .filter(|stock| stock.last_asked < asked && !stock.ready.is_empty())
+        .min_by_key(|stock| stock.last_asked);
+    oldest.map_or_else(Vec::new, |stock| {
+        let count = most.min(stock.ready.len());
+        stock.target = stock.ready.len() - count;
+        stock.ready.drain(..count).collect()
+    })
 }
 
 enum Job {

@@ -32,6 +32,9 @@ const FOUND: Duration = Duration::from_secs(2);
 /// How long a whole stock of sandboxes may take.
 const PREPARING: Duration = Duration::from_secs(180);
 
+/// How often a sandbox is begun, should a process that makes it be killed.
+const TRIES: u32 = 3;
+
 /// Sandboxes out of namespaces on this machine's own kernel.
 ///
 /// Making one is cheap: the machine is looked at when first needed, and the launcher is started
@@ -308,9 +311,29 @@ impl Provider for NativeProvider {
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            let sandbox = NativeSandbox::open(shared, id, plan).await?;
-            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+            let mut tries = 1;
+            let mut opened = NativeSandbox::open(Arc::clone(&shared), id.clone(), Arc::clone(&plan)).await;
+            // Nothing of the guest has run yet, so it may be begun anew; under another name, since what
+            // there was of the first may still be on its way out.
+            while tries < TRIES && opened.as_ref().is_err_and(is_loss) {
+                tries += 1;
+                let name = format!("{id}-{tries}");
+                opened = NativeSandbox::open(Arc::clone(&shared), name, Arc::clone(&plan)).await;
+            }
+            Ok(Box::new(opened?) as Box<dyn Sandbox>)
         })
+    }
+}
+
+/// Whether it failed because a process that was to make the sandbox died meanwhile.
+fn is_loss(error: &ProviderError) -> bool {
+    match error {
+        ProviderError::LauncherLost(_) => true,
+        ProviderError::Io { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
+        ),
+        _ => false,
     }
 }
 

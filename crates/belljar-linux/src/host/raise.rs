@@ -8,8 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use belljar_core::ProviderError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::cgroup::{GroupLimits, group_name};
 use super::group::SandboxGroup;
@@ -45,6 +46,23 @@ pub(crate) struct Raised {
     pub shell: RaisedShell,
     pub group: Option<SandboxGroup>,
     pub guest: Option<Waiting>,
+}
+
+impl Raised {
+    /// Whether everything that it came with is still there, as far as has been heard.
+    pub(crate) fn is_whole(&mut self) -> bool {
+        let waits = |ended: &mut oneshot::Receiver<()>| ended.try_recv() == Err(TryRecvError::Empty);
+        let zygote = self.guest.as_mut().and_then(|guest| guest.ended.as_mut());
+        // Init has nothing to say while its guest waits: it would speak of an end, or be gone itself.
+        let mut control = [PollFd::from_borrowed_fd(
+            self.shell.control.as_fd(),
+            PollFlags::IN,
+        )];
+        let at_once = Timespec::default();
+        self.shell.ended.as_mut().is_some_and(waits)
+            && zygote.is_none_or(|ended| matches!(ended.try_recv(), Err(TryRecvError::Empty)))
+            && matches!(poll(&mut control, Some(&at_once)), Ok(0))
+    }
 }
 
 /// A shell that stands. Dropping it kills everything inside.

@@ -3,6 +3,8 @@
 
 use belljar_core::language::RUNNER_DIR;
 
+use crate::weaken;
+
 /// Each file: its place below the runners' directory, and its text.
 macro_rules! embed {
     ($($dir:literal: $($name:literal),+;)+) => {
@@ -20,9 +22,14 @@ const FILES: &[(&str, &str)] = embed! {
 
 /// Where each file stands, and what is in it.
 pub(crate) fn files() -> impl Iterator<Item = (String, Vec<u8>)> {
-    FILES
-        .iter()
-        .map(|(name, text)| (format!("{RUNNER_DIR}/{name}"), text.as_bytes().to_vec()))
+    FILES.iter().map(|(name, text)| {
+        let text = if weaken::is_off("reseed") && *name == "python/reseed.py" {
+            "def reseed():\n    pass\n"
+        } else {
+            text
+        };
+        (format!("{RUNNER_DIR}/{name}"), text.as_bytes().to_vec())
+    })
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ mod messages;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 pub(crate) use json::{receive_json, send_json};
 pub(crate) use messages::*;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -22,6 +23,9 @@ use serde::{Serialize, de::DeserializeOwned};
 pub(crate) const MAX_BODY: usize = 16 << 20;
 /// The most descriptors in one frame.
 pub(crate) const MAX_FDS: usize = 64;
+
+/// How many milliseconds to wait for room for descriptors.
+const PATIENCE: u32 = 2000;
 
 /// Reads a body. Refuses what is longer than a frame may be and what has bytes left over.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
@@ -98,11 +102,17 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Sends a message on a blocking socket.
 pub(crate) fn send<T: Serialize>(socket: impl AsFd, message: &T, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let frame = Frame::new(message, fds.len())?;
-    let mut done = 0;
+    let (mut done, mut patience) = (0, PATIENCE);
     while done < frame.len() {
         match frame.send_some(socket.as_fd(), fds, done) {
             Ok(count) => done = count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Descriptors that others of the same user have sent and nobody has received yet count as well.
+            // They are soon received.
+            Err(error) if error.raw_os_error() == Some(libc::ETOOMANYREFS) && patience > 0 => {
+                patience -= 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -114,7 +124,12 @@ pub(crate) fn send<T: Serialize>(socket: impl AsFd, message: &T, fds: &[Borrowed
 pub(crate) struct Incoming {
     bytes: Vec<u8>,
     fds: Vec<OwnedFd>,
+    /// Whether the kernel dropped descriptors because this process may not have more.
+    cut: bool,
 }
+
+/// Descriptors that came with a message; none where this process could not have them all.
+type Attached = Option<Vec<OwnedFd>>;
 
 impl Incoming {
     /// Receives what is there; `Some` once a whole message is. An end between messages is
@@ -123,6 +138,17 @@ impl Incoming {
         &mut self,
         socket: BorrowedFd<'_>,
     ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        match self.receive_part(socket)? {
+            Some((message, Some(fds))) => Ok(Some((message, fds))),
+            Some((_, None)) => Err(too_many_open()),
+            None => Ok(None),
+        }
+    }
+
+    fn receive_part<T: DeserializeOwned>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<Option<(T, Attached)>> {
         let wanted = self.wanted()?;
         let have = self.bytes.len();
         self.bytes.resize(wanted, 0);
@@ -135,7 +161,10 @@ impl Incoming {
             RecvFlags::CMSG_CLOEXEC,
         );
         let count = match received {
-            Ok(message) => message.bytes,
+            Ok(message) => {
+                self.cut |= message.flags.contains(ReturnFlags::CTRUNC);
+                message.bytes
+            }
             Err(error) => {
                 self.bytes.truncate(have);
                 return Err(error.into());
@@ -157,10 +186,11 @@ impl Incoming {
         let message = decode(&self.bytes[8..])?;
         let fds = std::mem::take(&mut self.fds);
         self.bytes.clear();
-        if fds.len() != expected {
-            return Err(broken("a frame lost its descriptors"));
+        match (fds.len() == expected, std::mem::take(&mut self.cut)) {
+            (true, _) => Ok(Some((message, Some(fds)))),
+            (false, true) => Ok(Some((message, None))),
+            (false, false) => Err(broken("a frame lost its descriptors")),
         }
-        Ok(Some((message, fds)))
     }
 
     /// How many bytes the message has in all, as far as that is known yet.
@@ -186,9 +216,19 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 /// Receives a message on a blocking socket.
 pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, Vec<OwnedFd>)> {
+    let (message, fds) = receive_attached(socket)?;
+    Ok((message, fds.ok_or_else(too_many_open)?))
+}
+
+fn too_many_open() -> io::Error {
+    io::Error::from_raw_os_error(libc::EMFILE)
+}
+
+/// [`receive`] for one who goes on when there is no room for the descriptors of a message.
+pub(crate) fn receive_attached<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, Attached)> {
     let mut incoming = Incoming::default();
     loop {
-        match incoming.receive_some(socket.as_fd()) {
+        match incoming.receive_part(socket.as_fd()) {
             Ok(Some(message)) => return Ok(message),
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

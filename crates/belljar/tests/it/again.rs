@@ -33,24 +33,29 @@ pub(crate) use test_name;
 
 /// Does `work` once as everyone, each time in a process of its own after which nothing is left.
 pub(crate) fn alone(name: &str, work: impl FnOnce()) {
-    alone_and_then(name, work, |output, who| {
-        let shown = text(&output);
-        assert!(
-            output.status.success() && shown.contains("1 passed"),
-            "{name} as {who:?}\n{shown}"
-        );
+    alone_and_then(name, work, |output, who| expect_passed(name, &output, who));
+}
+
+/// [`alone`], with further variables.
+pub(crate) fn alone_with(name: &str, variables: &[(&str, String)], work: impl FnOnce()) {
+    staged(name, variables, work, |output, who| {
+        expect_passed(name, &output, who)
     });
 }
 
 /// [`alone`], with `look` for what came of it.
 pub(crate) fn alone_and_then(name: &str, work: impl FnOnce(), look: impl Fn(Output, Who)) {
+    staged(name, &[], work, look);
+}
+
+fn staged(name: &str, variables: &[(&str, String)], work: impl FnOnce(), look: impl Fn(Output, Who)) {
     let ours = std::env::var(TEST).is_ok_and(|test| test == name);
     match std::env::var(ROLE).as_deref() {
         Ok("worker") if ours => work(),
-        Ok("keeper") if ours => keep(name),
+        Ok("keeper") if ours => keep(name, variables),
         _ => {
             for who in everyone() {
-                let output = run(name, "keeper", Some(who));
+                let output = run_with_pid(name, "keeper", Some(who), variables).1;
                 assert_ne!(
                     output.status.code(),
                     Some(LEFTOVERS),
@@ -63,9 +68,17 @@ pub(crate) fn alone_and_then(name: &str, work: impl FnOnce(), look: impl Fn(Outp
     }
 }
 
+fn expect_passed(name: &str, output: &Output, who: Who) {
+    let shown = text(output);
+    assert!(
+        output.status.success() && shown.contains("1 passed"),
+        "{name} as {who:?}\n{shown}"
+    );
+}
+
 /// Runs the worker, waits until nothing is left of it, and ends as it did.
-fn keep(name: &str) {
-    let (pid, output) = run_with_pid(name, "worker", None);
+fn keep(name: &str, variables: &[(&str, String)]) {
+    let (pid, output) = run_with_pid(name, "worker", None, variables);
     let started = Instant::now();
     let gone = loop {
         reap_orphans();
@@ -100,11 +113,7 @@ pub(crate) fn reap_orphans() {
     }
 }
 
-fn run(name: &str, role: &str, who: Option<Who>) -> Output {
-    run_with_pid(name, role, who).1
-}
-
-fn run_with_pid(name: &str, role: &str, who: Option<Who>) -> (u32, Output) {
+fn run_with_pid(name: &str, role: &str, who: Option<Who>, variables: &[(&str, String)]) -> (u32, Output) {
     static COPY: LazyLock<PathBuf> = LazyLock::new(|| {
         let this = std::env::current_exe().expect("this executable");
         if std::env::var_os(ROLE).is_some() {
@@ -126,6 +135,7 @@ fn run_with_pid(name: &str, role: &str, who: Option<Who>) -> (u32, Output) {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     if let Some(who) = who {
         harness::become_who(&mut command, who);
     }

@@ -20,4 +20,5 @@ mod machine;
 mod requirements;
 mod session;
 mod smoke;
+mod warm;
 mod workspace;

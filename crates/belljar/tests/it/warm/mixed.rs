@@ -1,0 +1,36 @@
+//! Runs of every kind and end, many at once: none is lost, each ends as it should, nothing is left. The
+//! example `soak mixed` does it for longer.
+
+use belljar_linux::PoolSettings;
+
+use super::{below, engine, mixture, runtime};
+use crate::again::{alone, test_name};
+
+const RUNS: usize = 300;
+
+#[test]
+fn mixed_runs_at_once_leave_nothing_behind() {
+    alone(test_name!(), || {
+        let mounts = below::mounts();
+        let engine = engine(PoolSettings::default());
+        let tally = runtime().block_on(mixture::run(&engine, RUNS, 16));
+        assert_eq!(tally.answered(), RUNS, "{tally:#?}");
+        assert!(tally.wrong.is_empty(), "{tally:#?}");
+        // Every path was taken.
+        for origin in [
+            super::MADE,
+            super::POOLED,
+            super::FORKED,
+            super::FORKED_AHEAD,
+            super::STARTED_AHEAD,
+        ] {
+            assert!(
+                tally.right.keys().any(|name| name.ends_with(origin)),
+                "{origin}: {tally:#?}"
+            );
+        }
+        drop(engine);
+        below::expect_nothing();
+        assert_eq!(below::mounts(), mounts);
+    });
+}
