@@ -50,7 +50,7 @@ pub(crate) fn visible(text: &str) -> String {
 }
 
 /// Control characters, and those that reorder or break the text around them.
-fn acts_on_terminal(c: char) -> bool {
+pub(crate) fn acts_on_terminal(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -91,7 +91,8 @@ fn cut(stream: &Captured, name: &str) -> Option<String> {
 fn failure_lines(failure: &Failure) -> Option<(String, Option<&'static str>)> {
     let subject = match failure.stage {
         StageKind::Compile => "the compiler",
-        StageKind::Run | StageKind::Interpreter => "the program",
+        StageKind::Run => "the program",
+        StageKind::Interpreter => "the cell",
     };
     let message = &failure.message;
     let advice = match (failure.kind, failure.stage) {
@@ -107,8 +108,12 @@ fn failure_lines(failure: &Failure) -> Option<(String, Option<&'static str>)> {
             | FailureKind::Protocol,
             _,
         ) => return Some((message.clone(), None)),
-        (FailureKind::Timeout, StageKind::Run) => Some("give it longer with --timeout"),
-        (FailureKind::CpuTime, StageKind::Run) => Some("give it more with --cpu-seconds"),
+        (FailureKind::Timeout, StageKind::Run | StageKind::Interpreter) => {
+            Some("give it longer with --timeout")
+        }
+        (FailureKind::CpuTime, StageKind::Run | StageKind::Interpreter) => {
+            Some("give it more with --cpu-seconds")
+        }
         (FailureKind::OutOfMemory, _) => Some("give it more with --memory"),
         (FailureKind::FileSize, _) => Some("allow larger files with --file-size"),
         (FailureKind::Signal, _) => {

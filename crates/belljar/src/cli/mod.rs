@@ -40,6 +40,7 @@ fn dispatch(command: Command) -> Result<u8, Problem> {
     match command {
         Command::Run(args) => commands::execute::execute(settings::run(args, &Here::find()?)?),
         Command::Exec(args) => commands::execute::execute(settings::exec(args, &Here::find()?)?),
+        Command::Session(args) => commands::session::session(*args, &Here::find()?),
         Command::Batch(args) => commands::batch::batch(settings::batch(&args, &Here::find()?)?),
         Command::Doctor(args) => commands::doctor::doctor(&args),
         Command::Env(args) => commands::environments::environments(args, &Here::find()?),

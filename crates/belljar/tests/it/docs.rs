@@ -105,7 +105,7 @@ fn the_system_call_reference_is_the_table() {
     );
 }
 
-/// The README's Rust is the Rust that `cargo test` runs.
+/// The Rust of these pages is the Rust that `cargo test` runs.
 #[test]
 fn rust_examples_are_doctests() {
     let library = read(&repository().join("crates/belljar/src/lib.rs"));
@@ -115,16 +115,18 @@ fn rust_examples_are_doctests() {
         .map(|line| line.strip_prefix(' ').unwrap_or(line))
         .filter(|line| !line.starts_with("# "))
         .fold(String::new(), |text, line| text + line + "\n");
-    let readme = blocks(&read(&repository().join("README.md")));
-    let examples: Vec<_> = readme.iter().filter(|block| block.info == "rust").collect();
-    assert!(!examples.is_empty());
-    for block in examples {
-        let code = block.lines.join("\n");
-        assert!(
-            shown.contains(&format!("```\n{code}\n```")),
-            "README.md:{}:\n{code}",
-            block.line
-        );
+    for page in ["README.md", "docs/guides/sessions.md"] {
+        let page_blocks = blocks(&read(&repository().join(page)));
+        let examples: Vec<_> = page_blocks.iter().filter(|block| block.info == "rust").collect();
+        assert!(!examples.is_empty(), "{page}");
+        for block in examples {
+            let code = block.lines.join("\n");
+            assert!(
+                shown.contains(&format!("```\n{code}\n```")),
+                "{page}:{}:\n{code}",
+                block.line
+            );
+        }
     }
 }
 

@@ -9,6 +9,7 @@ Examples:
   belljar run script.py               run a file
   belljar run -c 'print(6 * 7)'       run a line of Python
   belljar exec -- ls -la              run a command
+  belljar session                     type code, cell by cell
   belljar batch in.jsonl -o out.jsonl run many requests
   belljar env create data --packages pandas
   belljar doctor                      what does this machine give?
@@ -55,6 +56,22 @@ Examples:
   belljar exec --allow-command ls --allow-command cat -- ls -la
 
 `belljar exec --help` tells more, with the exit codes.";
+
+pub(super) const SESSION: &str = "\
+Examples:
+  belljar session                            a prompt; :help tells more, Ctrl-D leaves
+  belljar session --lang javascript
+  belljar session -E data --file sales.csv --pictures ./plots
+  belljar session --allow-import math,json --timeout 5s
+  echo 'sum(range(10))' | belljar session    the whole input is one cell
+  program | belljar session --json           one JSON object on each line, for programs
+
+With --json, requests look like this; id can be anything and comes back in every answer:
+  {\"id\": 1, \"code\": \"x = input()\", \"stdin\": \"hello\"}
+  {\"interrupt\": true}
+  {\"reset\": true}
+
+`belljar session --help` tells more, with the exit codes.";
 
 pub(super) const BATCH: &str = "\
 Examples:
@@ -105,6 +122,14 @@ pub(super) fn exec_long() -> String {
     format!("{}\n\n{}", without_last_line(EXEC), exit_codes())
 }
 
+pub(super) fn session_long() -> String {
+    format!(
+        "{}\n\n{}",
+        without_last_line(SESSION),
+        table("Exit codes:", &session_exit_code_rows())
+    )
+}
+
 pub(super) fn batch_long() -> String {
     format!(
         "{}\n\n{}",
@@ -130,6 +155,34 @@ fn table(heading: &str, rows: &[(String, String)]) -> String {
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// Every exit code of `session` with what it means.
+pub(crate) fn session_exit_code_rows() -> Vec<(String, String)> {
+    let kind = |kind: ErrorKind, meaning: &str| (kind.exit_code().to_string(), meaning.to_owned());
+    vec![
+        (
+            "0".to_owned(),
+            "the prompt was left, or every line with --json was answered, whatever became of its code"
+                .to_owned(),
+        ),
+        (
+            "0-255".to_owned(),
+            "of a piped cell: as of `run`, and 1 where it raised".to_owned(),
+        ),
+        (
+            "1".to_owned(),
+            "with --json: every line was answered, but some could not be understood or not be executed"
+                .to_owned(),
+        ),
+        kind(ErrorKind::Usage, ErrorKind::Usage.meaning()),
+        kind(ErrorKind::Engine, ErrorKind::Engine.meaning()),
+        kind(ErrorKind::Denied, ErrorKind::Denied.meaning()),
+        kind(
+            ErrorKind::Killed,
+            "it was told to end, or nobody read its answers",
+        ),
+    ]
 }
 
 /// Every exit code of `batch` with what it means.
@@ -194,5 +247,6 @@ mod tests {
         assert!(!run_long().contains("tells more"));
         assert!(exec_long().starts_with("Examples:"));
         assert!(!batch_long().contains("tells more"));
+        assert!(!session_long().contains("--help` tells more"));
     }
 }

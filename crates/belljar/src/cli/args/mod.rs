@@ -4,6 +4,7 @@ mod batch;
 mod environments;
 pub(crate) mod examples;
 mod execution;
+mod session;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use clap_complete::Shell;
 pub(crate) use batch::BatchArgs;
 pub(crate) use environments::{CreateArgs, EnvArgs, EnvCommand};
 pub(crate) use execution::{CallerArgs, ExecArgs, ExecutionArgs, LimitArgs, RunArgs};
+pub(crate) use session::SessionArgs;
 
 /// Run code that nobody has read yet, under glass
 ///
@@ -29,6 +31,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(Box<RunArgs>),
     Exec(Box<ExecArgs>),
+    Session(Box<SessionArgs>),
     Batch(Box<BatchArgs>),
     Doctor(DoctorArgs),
     Env(EnvArgs),
@@ -121,7 +124,8 @@ impl Command {
                 | PolicyCommand::Show { json, .. }
                 | PolicyCommand::Check { json, .. } => json,
             },
-            Self::Batch(_) | Self::Completions(_) | Self::Reference => false,
+            // A session tells its errors itself, as JSON on one line.
+            Self::Session(_) | Self::Batch(_) | Self::Completions(_) | Self::Reference => false,
         }
     }
 }

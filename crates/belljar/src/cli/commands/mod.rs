@@ -9,3 +9,4 @@ pub(crate) mod languages;
 pub(crate) mod policy;
 mod receipt;
 pub(crate) mod reference;
+pub(crate) mod session;

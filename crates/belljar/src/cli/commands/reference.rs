@@ -7,7 +7,7 @@ use std::fmt::Write;
 use clap::{Arg, Command, CommandFactory};
 
 use super::super::args::Cli;
-use super::super::args::examples::{batch_exit_code_rows, exit_code_rows};
+use super::super::args::examples::{batch_exit_code_rows, exit_code_rows, session_exit_code_rows};
 use super::super::problem::Problem;
 use super::super::stdout;
 
@@ -26,6 +26,7 @@ fn markdown() -> String {
     command(&mut text, &mut cli, 2);
     for (heading, rows) in [
         ("Exit codes", exit_code_rows()),
+        ("Exit codes of `belljar session`", session_exit_code_rows()),
         ("Exit codes of `belljar batch`", batch_exit_code_rows()),
     ] {
         line(

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use belljar::{FileIn, GuestPath, Mount, Request};
+use belljar::{FileIn, GuestPath, Mount, Request, Source};
 use belljar_core::status::UnknownWord;
 
 use super::super::problem::Problem;
@@ -177,7 +177,7 @@ pub(super) fn mounts(texts: &[String], directory: &Path) -> Result<Vec<Mount>, P
 
 /// The code has a file of its own in the work directory, which no other may replace.
 pub(super) fn check_code_name(request: &Request) -> Result<(), Problem> {
-    let Some(language) = request.language() else {
+    let Source::Code { language, .. } = &request.source else {
         return Ok(());
     };
     let name = language.spec().file;

@@ -74,7 +74,7 @@ pub(super) fn find(
     }
 }
 
-fn language(name: &str) -> Result<Language, Problem> {
+pub(super) fn language(name: &str) -> Result<Language, Problem> {
     Language::from_name(name).ok_or_else(|| {
         let known: Vec<_> = Language::ALL.iter().map(|language| language.word()).collect();
         Problem::usage(format!("--lang: `{name}` is not a language that belljar knows"))

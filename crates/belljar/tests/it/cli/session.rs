@@ -1,0 +1,6 @@
+//! `belljar session`: at a terminal, from a pipe, and driven by a program.
+
+mod lines;
+mod pipe;
+mod prompt;
+mod terminal;
