@@ -9,6 +9,7 @@ same walls, is no child of the program's, and is ended with everything else when
 import ctypes
 
 _CLONE_VM = 0x100
+_CLONE_FILES = 0x400  # what we close it has not either
 _CLONE_PARENT = 0x8000
 _STACK = 16 << 10
 
@@ -21,4 +22,4 @@ _top = ctypes.c_void_p((ctypes.addressof(_stack) + _STACK) & ~15)
 
 def hold():
     """Its pid; 0 where there is none, which only makes the end slower."""
-    return max(_libc.clone(_pause, _top, _CLONE_VM | _CLONE_PARENT, None), 0)
+    return max(_libc.clone(_pause, _top, _CLONE_VM | _CLONE_FILES | _CLONE_PARENT, None), 0)

@@ -12,6 +12,7 @@ OWN_NAMESPACE = 4
 _NEW_PID = 0x20000000
 _EINVAL = 22
 _EPERM = 1
+_ETOOMANYREFS = 109
 
 # What a runner imports at its first need; here it is paid once, and shared. Not asyncio and threading, which make every
 # fork slower: whoever wants them warm names them in `import`.
@@ -253,6 +254,7 @@ def _become_guest(descriptor, calls, descriptors, rehearse, report):
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     channel = _socket.socket(fileno=descriptor)
+    holder = 0
     try:
         try:
             belljar.calls.perform(calls, descriptors)
@@ -268,6 +270,8 @@ def _become_guest(descriptor, calls, descriptors, rehearse, report):
         holder = belljar.holder.hold() if rehearse == "program" else 0
         _send(channel, {"pid": posix.getpid(), "holder": holder, "results": results}, sent)
     except BaseException:  # init has gone, or sent nonsense
+        if holder:  # or it would hold our descriptors as well, and nobody would see that we have gone
+            posix.kill(holder, _signal.SIGKILL)
         posix._exit(127)
     channel.detach()
     belljar.calls.close_above(CHANNEL)
@@ -333,6 +337,21 @@ def _exactly(channel, length, before=b"."):
     return data
 
 
+def _first(channel, data, ancillary):
+    """Send the first part. The kernel counts descriptors that are under way for all of a user's processes together, so
+    where there are too many of them it is a matter of time."""
+    import time
+
+    for _ in range(1000):
+        try:
+            return channel.sendmsg([data], ancillary)
+        except OSError as error:
+            if error.errno != _ETOOMANYREFS:
+                raise
+            time.sleep(0.002)
+    return channel.sendmsg([data], ancillary)
+
+
 def _send(channel, message, descriptors=()):
     import _socket
     import posix
@@ -343,7 +362,7 @@ def _send(channel, message, descriptors=()):
         rights = b"".join(d.to_bytes(4, sys.byteorder) for d in descriptors)
         ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)]
     try:
-        sent = channel.sendmsg([data], ancillary)
+        sent = _first(channel, data, ancillary)
         while sent < len(data):
             sent += channel.send(data[sent:])
     except OSError:

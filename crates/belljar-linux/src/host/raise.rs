@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use belljar_core::ProviderError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +21,9 @@ use super::probe;
 use super::provider::Shared;
 use super::zygote::{self, Rehearsal, Zygote};
 use crate::wire::{self, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
+
+/// How long any one step may take, on a machine that is very busy.
+const RAISING: Duration = Duration::from_secs(20);
 
 /// What is to be raised.
 #[derive(Clone, Debug)]
@@ -173,7 +177,7 @@ impl Rising {
         let made = made.map_err(|failure| probe::explain(&failure))?;
         let killed_unless_kept = KillOnDrop(&made.pidfd);
         let mut notes = made.notes;
-        let work_dir = match wire::receive(&made.control) {
+        let work_dir = match wire::receive_within(&made.control, RAISING) {
             Ok((InitEvent::Ready { notes: seen }, mut fds)) if fds.len() == 1 => {
                 notes.extend(seen);
                 fds.remove(0)
@@ -209,7 +213,7 @@ impl Filling {
     /// Waits until the guest is in.
     pub(crate) fn fill(mut self) -> Result<Raised, ProviderError> {
         if let Some(mut guest) = self.guest {
-            match wire::receive(&self.raised.shell.control) {
+            match wire::receive_within(&self.raised.shell.control, RAISING) {
                 Ok((InitEvent::Started { notes }, fds)) => {
                     self.raised.shell.notes.extend(notes);
                     guest.pidfd = fds.into_iter().next();

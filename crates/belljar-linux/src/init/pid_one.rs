@@ -339,6 +339,10 @@ impl<'a> PidOne<'a> {
                 .map_err(|error| failure("Adopt", &error.into()))?;
             let mut guest = self.running(&adoption.spec, arrival.pid, arrival.listener, Some(ended))?;
             guest.room.leave_out(arrival.holder);
+            if arrival.holder.is_none() {
+                // There is room for one, which is not to be filled by another.
+                guest.room.settle().map_err(|error| failure("Room", &error))?;
+            }
             Ok(guest)
         });
         let event = match welcomed {

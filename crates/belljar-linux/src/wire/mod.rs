@@ -9,14 +9,16 @@ mod messages;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use json::{receive_json, send_json};
 pub(crate) use messages::*;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
 };
+use rustix::time::Timespec;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The longest body. The kernel's own limit for arguments and variables together is a few MiB.
@@ -218,6 +220,25 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, Vec<OwnedFd>)> {
     let (message, fds) = receive_attached(socket)?;
     Ok((message, fds.ok_or_else(too_many_open)?))
+}
+
+/// [`receive`], which must begin to arrive within that time.
+pub(crate) fn receive_within<T: DeserializeOwned>(
+    socket: impl AsFd,
+    most: Duration,
+) -> io::Result<(T, Vec<OwnedFd>)> {
+    let until = Instant::now() + most;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut waits = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+        match poll(&mut waits, Some(&timeout)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return receive(socket),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn too_many_open() -> io::Error {

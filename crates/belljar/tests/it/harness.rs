@@ -321,12 +321,20 @@ pub(crate) fn orphans() -> Vec<String> {
                 .filter_map(|pid| pid.parse::<u32>().ok())
                 .collect::<Vec<_>>()
         })
-        .filter(|pid| !known.contains(pid))
+        .filter(|pid| !known.contains(pid) && !buried(*pid))
         .map(|pid| {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             format!("{pid} {}", name.trim())
         })
         .collect()
+}
+
+/// Reaps a child that is dead already: one whose parent was killed before it could do so. On another machine
+/// the host's init would.
+fn buried(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let reaped = rustix::process::waitpid(pid, rustix::process::WaitOptions::NOHANG);
+    matches!(reaped, Ok(Some(_)))
 }
 
 /// Control groups of the engine `pid`; their names end in its pid and start time.
