@@ -339,7 +339,7 @@ impl<'a> PidOne<'a> {
                 .map_err(|error| failure("Adopt", &error.into()))?;
             let mut guest = self.running(&adoption.spec, arrival.pid, arrival.listener, Some(ended))?;
             guest.room.leave_out(arrival.holder);
-            if arrival.holder.is_none() {
+            if arrival.holder.is_none() && guest.listener.is_some() {
                 // There is room for one, which is not to be filled by another.
                 guest.room.settle().map_err(|error| failure("Room", &error))?;
             }
