@@ -16,19 +16,13 @@ fn mixed_runs_at_once_leave_nothing_behind() {
         let tally = runtime().block_on(mixture::run(&engine, RUNS, 16));
         assert_eq!(tally.answered(), RUNS, "{tally:#?}");
         assert!(tally.wrong.is_empty(), "{tally:#?}");
-        // Every path was taken.
-        for origin in [
-            super::MADE,
-            super::POOLED,
-            super::FORKED,
-            super::FORKED_AHEAD,
-            super::STARTED_AHEAD,
-        ] {
-            assert!(
-                tally.right.keys().any(|name| name.ends_with(origin)),
-                "{origin}: {tally:#?}"
-            );
-        }
+        // Which paths were taken depends on how busy the machine is, but not all on demand.
+        let warm = |name: &&String| name.ends_with(super::FORKED) || name.ends_with(super::FORKED_AHEAD);
+        assert!(
+            tally.right.keys().any(|name| name.ends_with(super::MADE)),
+            "{tally:#?}"
+        );
+        assert!(tally.right.keys().any(|name| warm(&name)), "{tally:#?}");
         drop(engine);
         below::expect_nothing();
         assert_eq!(below::mounts(), mounts);

@@ -61,7 +61,7 @@ const PROGRAMS: &[&str] = &[
     "import os; print(os.getcwd(), sorted(os.listdir('.')), sorted(os.environ.items()))",
     "import os; print(os.getuid(), os.getgid(), os.getgroups(), os.umask(0o22), os.getpriority(0, 0))",
     "import os; print(sorted(os.listdir('/proc/self/fd'))[:3], os.isatty(0), os.getpgrp() == os.getpid(), os.getsid(0) == os.getpid())",
-    "import resource as r; print([(n, r.getrlimit(getattr(r, n))) for n in sorted(dir(r)) if n.startswith('RLIMIT')])",
+    "import resource as r; print([(n, r.getrlimit(getattr(r, n))) for n in sorted(dir(r)) if n.startswith('RLIMIT') and n != 'RLIMIT_NPROC'])",
     "print(open('/proc/self/status').read().split('CapInh')[1].split('Seccomp_filters')[0])",
     "import sys; print(sys.modules['__main__'].__dict__.keys()); print(sys.stdout.errors, sys.stderr.line_buffering)",
     "import sys; print('ä', '\\ud800'.encode('utf-8', 'surrogatepass'), sys.getfilesystemencoding(), sys.getrecursionlimit())",
