@@ -4,6 +4,7 @@ mod hostile;
 mod lifetimes;
 mod sessions;
 mod wheel;
+mod zygote;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
