@@ -9,6 +9,7 @@
 //! - `sys`: the only module with unsafe.
 //! - `wire`: what they say to each other.
 
+mod birth;
 mod host;
 mod init;
 mod launcher;

@@ -18,6 +18,7 @@ mod receipt;
 mod rootfs;
 mod runners;
 mod sandbox;
+mod shared;
 mod shell;
 mod shown;
 mod spec;

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::cgroup::GroupLimits;
-use super::provider::Shared;
 use super::raise::{self, Raised, Wanted};
+use super::shared::Shared;
 use super::shown::Shown;
 use crate::wire::{GuestSpec, ShellSpec};
 
@@ -22,6 +22,8 @@ pub struct PoolSettings {
     pub stock: usize,
     /// How many wait in all.
     pub most: usize,
+    /// Nothing is raised ahead where the machine has less memory than this left, in bytes.
+    pub spare_memory: u64,
     /// How often a shape must be asked for before it gets a stock.
     pub after: u32,
     /// Modules that Python's warm interpreter of the host imports beforehand.
@@ -37,6 +39,7 @@ impl Default for PoolSettings {
         Self {
             stock: 4,
             most: 32,
+            spare_memory: 256 << 20,
             after: 2,
             preload: Vec::new(),
             warm: true,
@@ -190,6 +193,9 @@ impl Pool {
             if let Some(failure) = &stock.failure {
                 return Err(failure.clone());
             }
+            if memory_left() < settings.spare_memory {
+                return Err("the machine has too little memory left to raise sandboxes ahead".to_owned());
+            }
             let Some(left) = until.checked_duration_since(Instant::now()) else {
                 return Err("it took too long".to_owned());
             };
@@ -293,8 +299,11 @@ impl Pool {
         if state.closed {
             return Job::End;
         }
-        let (most, idle) = match shared.upgrade() {
-            Some(shared) => (shared.pool_settings().most, shared.pool_settings().idle),
+        let (most, spare, idle) = match shared.upgrade() {
+            Some(shared) => {
+                let settings = shared.pool_settings();
+                (settings.most, settings.spare_memory, settings.idle)
+            }
             None => return Job::End,
         };
         let now = Instant::now();
@@ -318,6 +327,7 @@ impl Pool {
             .max_by_key(|(_, stock)| stock.last_asked);
         if let Some((shape, stock)) = short
             && room > 0
+            && memory_left() >= spare
         {
             let missing = (stock.target - stock.ready.len()).min(room);
             return Job::Raise(
@@ -374,6 +384,14 @@ impl Stock {
             failure: None,
         }
     }
+}
+
+/// What the machine could give without swapping; all there is where it does not say.
+fn memory_left() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.map_or(u64::MAX, |count| count << 10)
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {

@@ -18,7 +18,7 @@ use super::group::SandboxGroup;
 use super::nursery::{Asked, Nursery};
 use super::output;
 use super::probe;
-use super::provider::Shared;
+use super::shared::Shared;
 use super::zygote::{self, Rehearsal, Zygote};
 use crate::wire::{self, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use belljar_core::receipt::Observed;
 use belljar_core::{Control, Plan, Receipt, Support};
 
-use super::provider::Shared;
+use super::shared::Shared;
 use super::spec;
 use crate::wire::Note;
 

@@ -7,8 +7,8 @@ use belljar_core::{Control, ProviderError, Support};
 use tokio::sync::oneshot;
 
 use super::cgroup::GroupLimits;
-use super::provider::Shared;
 use super::raise::{self, Wanted};
+use super::shared::Shared;
 use crate::wire::{CgroupJoin, Note, RootSpec, ShellSpec};
 
 /// Corrects what was found by looking with what happens when it is done.

@@ -8,8 +8,8 @@ use belljar_core::{Plan, Stage, Warm};
 
 use super::group::limits_of;
 use super::pool::{Recipe, Shape};
-use super::provider::Shared;
 use super::raise::{Wanted, WantedGuest};
+use super::shared::Shared;
 use super::shown::{self, Shown};
 use super::spec;
 use super::zygote::{Life, Rehearsal, Zygote};

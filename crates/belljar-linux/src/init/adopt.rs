@@ -69,17 +69,14 @@ impl Adoption {
 
     /// Hears the fork's answer, which has begun to arrive.
     pub(super) fn finish(&self) -> Result<Arrival, StepFailure> {
-        let at = |error: &io::Error| StepFailure {
-            step: "Adopt".to_owned(),
-            errno: error.raw_os_error().unwrap_or(0),
-        };
-        match wire::receive_json(&self.channel).map_err(|error| at(&error))? {
+        let at = |error: io::Error| StepFailure::new("Adopt", error);
+        match wire::receive_json(&self.channel).map_err(at)? {
             (Answer::Arrived { pid, holder }, fds) if pid > 1 => Ok(Arrival {
                 pid,
                 holder: (holder > 1).then_some(holder),
                 listener: fds.into_iter().next(),
             }),
-            (Answer::Arrived { .. }, _) => Err(at(&io::ErrorKind::InvalidData.into())),
+            (Answer::Arrived { .. }, _) => Err(at(io::ErrorKind::InvalidData.into())),
             (Answer::Failed { failed }, _) => Err(StepFailure {
                 step: failed.step,
                 errno: failed.errno,

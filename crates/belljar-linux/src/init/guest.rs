@@ -24,10 +24,7 @@ pub(super) enum GuestReport {
 pub(super) fn become_guest(spec: &GuestSpec, plan: &Plan, streams: &[OwnedFd], channel: &OwnedFd) -> ! {
     let failure = match try_become(spec, plan, streams, channel) {
         Err(failure) => failure,
-        Ok(error) => StepFailure {
-            step: "Exec".to_owned(),
-            errno: error.raw_os_error().unwrap_or(0),
-        },
+        Ok(error) => StepFailure::new("Exec", error),
     };
     let _ = wire::send(channel, &GuestReport::Failed(failure), &[]);
     sys::process::exit_now(127)
@@ -48,14 +45,10 @@ fn try_become(
         errno: failed.errno,
     })?;
     let fds: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
-    let at = |step: &str, error: &io::Error| StepFailure {
-        step: step.to_owned(),
-        errno: error.raw_os_error().unwrap_or(0),
-    };
-    wire::send(channel, &GuestReport::Ready, &fds).map_err(|error| at("Report", &error))?;
+    wire::send(channel, &GuestReport::Ready, &fds).map_err(|error| StepFailure::new("Report", error))?;
     if !weaken::is_off("closedescriptors") {
         sys::process::close_from(streams.len() as u32, true)
-            .map_err(|error| at("CloseDescriptors", &error))?;
+            .map_err(|error| StepFailure::new("CloseDescriptors", error))?;
     }
     Ok(exec(spec))
 }

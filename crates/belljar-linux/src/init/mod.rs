@@ -9,6 +9,7 @@ mod adopt;
 pub(crate) mod calls;
 mod files;
 mod guest;
+mod guests;
 mod landlock;
 mod perform;
 mod pid_one;

@@ -6,22 +6,16 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::{Pid, Signal};
 
 use super::adopt::Adoption;
-use super::guest::{GuestReport, become_guest};
-use super::perform::{Raising, seal_writable};
-use super::plan::Plan;
-use super::room::Room;
-use super::steps::Start;
+use super::guests::{Running, backstop};
+use super::perform::Raising;
 use super::{files, steps};
 use crate::policies::PreparedFilters;
-use crate::sys::{self, process::Side};
+use crate::sys;
 use crate::weaken;
-use crate::wire::{
-    self, GuestSpec, Incoming, InitEvent, InitRequest, Note, RootSpec, ShellSpec, StepFailure, Tree,
-};
+use crate::wire::{self, Incoming, InitEvent, InitRequest, Note, RootSpec, ShellSpec, StepFailure, Tree};
 
 /// Runs as pid 1 until the engine hangs up. Never returns.
 pub(crate) fn run(
@@ -46,7 +40,7 @@ pub(crate) fn run(
             continue;
         }
         if let Err(error) = raising.perform(&step) {
-            give_up(control, &format!("{step:?}"), &error);
+            give_up(control, &format!("{step:?}"), error);
         }
     }
     let notes = raising.notes;
@@ -64,7 +58,7 @@ pub(crate) fn run(
         });
     match stand {
         Ok(mut init) => sys::process::exit_now(if init.serve(notes).is_ok() { 0 } else { 1 }),
-        Err(error) => give_up(control, "TakeStand", &error),
+        Err(error) => give_up(control, "TakeStand", error),
     }
 }
 
@@ -74,8 +68,12 @@ fn above_streams(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 /// Tells the engine why there will be no shell.
-fn give_up(control: &OwnedFd, step: &str, error: &io::Error) -> ! {
-    let _ = wire::send(control, &InitEvent::SetupFailed(failure(step, error)), &[]);
+fn give_up(control: &OwnedFd, step: &str, error: io::Error) -> ! {
+    let _ = wire::send(
+        control,
+        &InitEvent::SetupFailed(StepFailure::new(step, error)),
+        &[],
+    );
     sys::process::exit_now(1)
 }
 
@@ -88,21 +86,21 @@ fn close_all_but(control: BorrowedFd<'_>, proc: Option<&OwnedFd>) -> io::Result<
 }
 
 /// Standard input, output and error, and the control channel of a runner.
-const STREAMS: i32 = 4;
+pub(super) const STREAMS: i32 = 4;
 
-struct PidOne<'a> {
-    control: OwnedFd,
+pub(super) struct PidOne<'a> {
+    pub(super) control: OwnedFd,
     /// Where all processes can be seen.
-    proc: Option<OwnedFd>,
-    children: OwnedFd,
+    pub(super) proc: Option<OwnedFd>,
+    pub(super) children: OwnedFd,
     /// Where the engine's files are put.
-    work_dir: OwnedFd,
-    incoming: Incoming,
-    filters: &'a PreparedFilters,
-    guest: Option<Running>,
+    pub(super) work_dir: OwnedFd,
+    pub(super) incoming: Incoming,
+    pub(super) filters: &'a PreparedFilters,
+    pub(super) guest: Option<Running>,
     /// A guest that is on its way in.
-    adoption: Option<Adoption>,
-    sealed: bool,
+    pub(super) adoption: Option<Adoption>,
+    pub(super) sealed: bool,
 }
 
 /// Who may have something to say to init.
@@ -116,21 +114,6 @@ enum Source {
     Adopted,
     /// A guest on its way in.
     Coming,
-}
-
-/// How long after the engine's deadline init waits for the engine.
-const GRACE: Duration = Duration::from_millis(500);
-
-/// The guest of the moment.
-struct Running {
-    pid: i32,
-    /// Of one that is not init's own child: becomes readable when it ends.
-    adopted: Option<OwnedFd>,
-    /// Where new threads ask to be let in.
-    listener: Option<OwnedFd>,
-    room: Room,
-    /// When init ends it by itself.
-    backstop: Option<Instant>,
 }
 
 impl<'a> PidOne<'a> {
@@ -242,9 +225,9 @@ impl<'a> PidOne<'a> {
             InitRequest::PutFile { path, executable } => match fds.first() {
                 Some(content) => match files::put(self.work_dir.as_fd(), &path, executable, content) {
                     Ok(()) => InitEvent::FilePut,
-                    Err(error) => InitEvent::FileFailed(failure("PutFile", &error)),
+                    Err(error) => InitEvent::FileFailed(StepFailure::new("PutFile", error)),
                 },
-                None => InitEvent::FileFailed(failure("PutFile", &io::ErrorKind::InvalidInput.into())),
+                None => InitEvent::FileFailed(StepFailure::new("PutFile", io::ErrorKind::InvalidInput)),
             },
             InitRequest::Adopt(spec) => match self.adopt(spec, fds) {
                 // The answer comes when the fork has come in.
@@ -276,215 +259,5 @@ impl<'a> PidOne<'a> {
         };
         wire::send(&self.control, &event, &[])?;
         Ok(true)
-    }
-
-    /// The plan of a guest with these streams, where one may be started.
-    fn plan(&mut self, spec: &GuestSpec, start: Start, streams: usize) -> Result<Plan, StepFailure> {
-        if self.guest.is_some() || self.adoption.is_some() || !(3..=STREAMS as usize).contains(&streams) {
-            return Err(failure("Start", &io::ErrorKind::InvalidInput.into()));
-        }
-        if !spec.file_write && !self.sealed {
-            self.seal(spec).map_err(|error| failure("SealWritable", &error))?;
-        }
-        Plan::new(spec, start, streams, self.filters)
-    }
-
-    /// Takes the right to write from the guest. The engine's own files still have to get in, by a mount of
-    /// the work directory that is attached nowhere.
-    fn seal(&mut self, spec: &GuestSpec) -> io::Result<()> {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        self.work_dir = open_tree(rustix::fs::CWD, "/workspace", flags)?;
-        seal_writable(&spec.writable[..])?;
-        self.sealed = true;
-        Ok(())
-    }
-
-    fn start(&mut self, spec: &GuestSpec, streams: &[OwnedFd]) -> Result<Vec<Note>, StepFailure> {
-        let plan = self.plan(spec, Start::Exec, streams.len())?;
-        let (ours, theirs) = wire::pair().map_err(|error| failure("Channel", &error))?;
-        let pid = match sys::process::clone_child(0, None).map_err(|error| failure("Fork", &error))? {
-            Side::Child => {
-                drop(ours);
-                become_guest(spec, &plan, streams, &theirs);
-            }
-            Side::Parent { pid, .. } => pid,
-        };
-        drop(theirs);
-        let listener = hear_guest(&ours)?;
-        self.guest = Some(self.running(spec, pid, listener, None)?);
-        Ok(plan.notes)
-    }
-
-    fn adopt(&mut self, spec: Box<GuestSpec>, mut fds: Vec<OwnedFd>) -> Result<(), StepFailure> {
-        if fds.is_empty() {
-            return Err(failure("Adopt", &io::ErrorKind::InvalidInput.into()));
-        }
-        let channel = fds.remove(0);
-        let plan = self.plan(&spec, Start::Warm, fds.len())?;
-        let adoption =
-            Adoption::begin(channel, spec, plan, &fds).map_err(|error| failure("Adopt", &error))?;
-        self.adoption = Some(adoption);
-        Ok(())
-    }
-
-    /// A guest has come in, or said why it could not.
-    fn welcome(&mut self) -> io::Result<()> {
-        let Some(adoption) = self.adoption.take() else {
-            return Ok(());
-        };
-        let welcomed = adoption.finish().and_then(|arrival| {
-            let ended = Pid::from_raw(arrival.pid)
-                .ok_or(rustix::io::Errno::SRCH)
-                .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()))
-                .map_err(|error| failure("Adopt", &error.into()))?;
-            let mut guest = self.running(&adoption.spec, arrival.pid, arrival.listener, Some(ended))?;
-            guest.room.leave_out(arrival.holder);
-            if arrival.holder.is_none() && guest.listener.is_some() {
-                // There is room for one, which is not to be filled by another.
-                guest.room.settle().map_err(|error| failure("Room", &error))?;
-            }
-            Ok(guest)
-        });
-        let event = match welcomed {
-            Ok(guest) => {
-                self.guest = Some(guest);
-                InitEvent::Started {
-                    notes: adoption.notes,
-                }
-            }
-            Err(failure) => InitEvent::NotStarted(failure),
-        };
-        // It is no child of ours, so whoever adds up what a sandbox uses has to be shown where it is.
-        let guest = self.guest.as_ref().and_then(|guest| guest.adopted.as_ref());
-        let fds: Vec<_> = guest.map(AsFd::as_fd).into_iter().collect();
-        wire::send(&self.control, &event, &fds)
-    }
-
-    fn running(
-        &self,
-        spec: &GuestSpec,
-        pid: i32,
-        listener: Option<OwnedFd>,
-        adopted: Option<OwnedFd>,
-    ) -> Result<Running, StepFailure> {
-        let proc = self
-            .proc
-            .as_ref()
-            .map(OwnedFd::try_clone)
-            .transpose()
-            .map_err(|error| failure("Room", &error))?;
-        let adopted_one = adopted.is_some();
-        Ok(Running {
-            pid,
-            adopted,
-            listener,
-            room: Room::new(
-                proc,
-                spec.limits.processes,
-                spec.limits.tasks + u64::from(adopted_one),
-            ),
-            backstop: backstop(spec.wall_millis),
-        })
-    }
-
-    /// The engine did not end the guest in time, so init does.
-    fn expire(&mut self) {
-        if let Some(guest) = &mut self.guest {
-            guest.backstop = None;
-        }
-        sys::process::kill_everything_else();
-    }
-
-    /// Makes room for one thread that is about to be made and lets it go on, or forgets the listener
-    /// once nobody can ask.
-    fn let_in(&mut self, asked: bool) -> io::Result<()> {
-        let Some(guest) = &mut self.guest else {
-            return Ok(());
-        };
-        if !asked {
-            guest.listener = None;
-        }
-        let Some(listener) = &guest.listener else {
-            return Ok(());
-        };
-        match sys::filter::receive(listener.as_fd()) {
-            Ok(Some(notice)) => {
-                guest.room.one_more(notice.task)?;
-                sys::filter::let_go_on(listener.as_fd(), notice)
-            }
-            Ok(None) => Ok(()),
-            Err(_) => {
-                // Nobody is left who could ask.
-                guest.listener = None;
-                Ok(())
-            }
-        }
-    }
-
-    /// Reaps whatever has ended. When the guest itself has, everything it left behind goes with it.
-    fn reap(&mut self) -> io::Result<()> {
-        let mut drain = [0u8; 1024];
-        let _ = rustix::io::read(&self.children, &mut drain);
-        let mut ended = None;
-        while let Some(reaped) = sys::process::reap()? {
-            let is_guest = |guest: &Running| guest.adopted.is_none() && guest.pid == reaped.pid;
-            if self.guest.as_ref().is_some_and(is_guest) {
-                ended = Some(reaped);
-            }
-        }
-        match ended {
-            Some(ended) => self.clear(Some(ended.status), ended.cpu_time),
-            None => Ok(()),
-        }
-    }
-
-    fn end_adopted(&mut self) -> io::Result<()> {
-        self.clear(None, Duration::ZERO)
-    }
-
-    /// The guest has ended: nothing it left behind may outlive it.
-    fn clear(&mut self, status: Option<i32>, mut cpu_time: Duration) -> io::Result<()> {
-        self.guest = None;
-        if !weaken::is_off("killrest") {
-            sys::process::kill_everything_else();
-        }
-        // A process whose parent dies becomes our child before that parent can be reaped, and all of
-        // them are dying: once we have no child, the namespace is empty. (Of an adopted guest its holder may
-        // be left, which is no child of ours and already on its way out: it runs no instruction any more.)
-        while let Some(reaped) = sys::process::reap_next()? {
-            cpu_time += reaped.cpu_time;
-        }
-        let event = InitEvent::Ended {
-            status,
-            cpu_micros: u64::try_from(cpu_time.as_micros()).unwrap_or(0),
-        };
-        wire::send(&self.control, &event, &[])
-    }
-}
-
-/// When init ends a guest by itself that has so long.
-fn backstop(wall_millis: u64) -> Option<Instant> {
-    Instant::now().checked_add(Duration::from_millis(wall_millis).saturating_add(GRACE))
-}
-
-/// Waits until the fork has become the guest, or says why it could not.
-fn hear_guest(channel: &OwnedFd) -> Result<Option<OwnedFd>, StepFailure> {
-    let mut listener = None;
-    loop {
-        match wire::receive::<GuestReport>(channel) {
-            Ok((GuestReport::Ready, fds)) => listener = fds.into_iter().next(),
-            // It exits by itself; its status belongs to no guest.
-            Ok((GuestReport::Failed(failure), _)) => return Err(failure),
-            // The channel closed: exec replaced the fork.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(listener),
-            Err(error) => return Err(failure("Channel", &error)),
-        }
-    }
-}
-
-fn failure(step: &str, error: &io::Error) -> StepFailure {
-    StepFailure {
-        step: step.to_owned(),
-        errno: error.raw_os_error().unwrap_or(0),
     }
 }

@@ -43,10 +43,7 @@ impl Plan {
                 continue;
             }
             plan.add(&step, &name, spec, start, streams, filters)
-                .map_err(|error| StepFailure {
-                    step: name,
-                    errno: error.raw_os_error().unwrap_or(0),
-                })?;
+                .map_err(|error| StepFailure::new(&name, error))?;
         }
         Ok(plan)
     }

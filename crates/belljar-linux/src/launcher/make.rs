@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::{Launcher, Nursery};
+use crate::birth;
 use crate::mounts;
 use crate::nursery::{self, IdBlock};
 use crate::sys;
@@ -16,10 +17,7 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_N
 type StepResult<T> = Result<T, StepFailure>;
 
 fn at<T, E: Into<io::Error>>(step: &str, result: Result<T, E>) -> StepResult<T> {
-    result.map_err(|error| StepFailure {
-        step: step.to_owned(),
-        errno: error.into().raw_os_error().unwrap_or(0),
-    })
+    result.map_err(|error| StepFailure::new(step, error))
 }
 
 impl Launcher {
@@ -56,14 +54,7 @@ impl Launcher {
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, None))? {
             Side::Child => {
                 drop(go_launcher);
-                // Set before waiting: if the launcher is gone already, the wait ends at once.
-                let tied =
-                    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-                let mut go = [0u8; 1];
-                let told = rustix::io::retry_on_intr(|| rustix::io::read(&go_nursery, &mut go));
-                if tied.is_err() || !matches!(told, Ok(1)) {
-                    sys::process::exit_now(1);
-                }
+                birth::wait_for_parent(&go_nursery);
                 nursery::run(spec, control, trees, notes, &self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),

@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::ids::Lease;
 use super::{Nursery, Shell};
+use crate::birth;
 use crate::init::{self, steps::GUEST_ID};
 use crate::mounts;
 use crate::sys;
@@ -24,10 +25,7 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
 type StepResult<T> = Result<T, StepFailure>;
 
 fn at<T, E: Into<io::Error>>(step: &str, result: Result<T, E>) -> StepResult<T> {
-    result.map_err(|error| StepFailure {
-        step: step.to_owned(),
-        errno: error.into().raw_os_error().unwrap_or(0),
-    })
+    result.map_err(|error| StepFailure::new(step, error))
 }
 
 /// What the engine is given of a shell.
@@ -59,10 +57,11 @@ impl Nursery<'_> {
 
     fn try_make(&mut self, number: u64, spec: &ShellSpec, fds: &[OwnedFd]) -> StepResult<Made> {
         let lease = match self.spec.host_ids {
-            HostIds::Fresh => Some(self.ids.take().ok_or_else(|| StepFailure {
-                step: "TakeId".to_owned(),
-                errno: libc::EAGAIN,
-            })?),
+            HostIds::Fresh => Some(
+                self.ids
+                    .take()
+                    .ok_or_else(|| StepFailure::new("TakeId", io::Error::from_raw_os_error(libc::EAGAIN)))?,
+            ),
             HostIds::Own { .. } => None,
         };
         let result = self.make_with_id(number, spec, fds, lease);
@@ -90,14 +89,7 @@ impl Nursery<'_> {
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, cgroup))? {
             Side::Child => {
                 drop(go_nursery);
-                // Set before waiting: if the nursery is gone already, the wait ends at once.
-                let tied =
-                    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-                let mut go = [0u8; 1];
-                let told = rustix::io::retry_on_intr(|| rustix::io::read(&go_init, &mut go));
-                if tied.is_err() || !matches!(told, Ok(1)) {
-                    sys::process::exit_now(1);
-                }
+                birth::wait_for_parent(&go_init);
                 init::run(self.spec, spec, &init_end, &self.late, tasks, self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),

@@ -34,12 +34,8 @@ pub(crate) fn run(
     filters: &PreparedFilters,
 ) -> ! {
     let _ = rustix::thread::set_name(c"bj-nursery");
-    let served = raise(spec, control, trees, notes, filters).and_then(|mut nursery| {
-        nursery.serve().map_err(|error| StepFailure {
-            step: "Serve".to_owned(),
-            errno: error.raw_os_error().unwrap_or(0),
-        })
-    });
+    let served = raise(spec, control, trees, notes, filters)
+        .and_then(|mut nursery| nursery.serve().map_err(|error| StepFailure::new("Serve", error)));
     match served {
         Ok(()) => sys::process::exit_now(0),
         Err(failure) => {
@@ -57,10 +53,7 @@ fn raise<'a>(
     notes: Vec<Note>,
     filters: &'a PreparedFilters,
 ) -> Result<Nursery<'a>, StepFailure> {
-    let at = |step: &str, error: io::Error| StepFailure {
-        step: step.to_owned(),
-        errno: error.raw_os_error().unwrap_or(0),
-    };
+    let at = |step: &str, error: io::Error| StepFailure::new(step, error);
     // Maps of ids are written through it once the host's tree is gone.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let host_proc =

@@ -1,5 +1,7 @@
 //! The messages themselves.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 
 /// Engine to launcher.
@@ -96,6 +98,15 @@ pub(crate) enum InitEvent {
 pub(crate) struct StepFailure {
     pub step: String,
     pub errno: i32,
+}
+
+impl StepFailure {
+    pub(crate) fn new(step: &str, error: impl Into<io::Error>) -> Self {
+        Self {
+            step: step.to_owned(),
+            errno: error.into().raw_os_error().unwrap_or(0),
+        }
+    }
 }
 
 /// Something observed while the walls went up.

@@ -124,6 +124,32 @@ fn idle_stock_is_bounded() {
     });
 }
 
+/// Nothing is made ahead where that would take the memory that others need.
+#[test]
+fn stock_leaves_memory_to_others() {
+    alone(test_name!(), || {
+        let engine = engine(PoolSettings {
+            after: 1,
+            spare_memory: u64::MAX,
+            ..PoolSettings::default()
+        });
+        let request = python("print(1)");
+        let refusal = engine.prepare(&super::owner(&request), &request);
+        let refusal = refusal.expect_err("too little memory").to_string();
+        assert!(refusal.contains("memory"), "{refusal}");
+        runtime().block_on(async {
+            for _ in 0..5 {
+                let run = go(&engine, &request).await;
+                assert_eq!(printed(&run), "1\n");
+                assert_ne!(origin(&run), FORKED_AHEAD);
+            }
+        });
+        below::wait_until("nobody waits", || below::inits().is_empty());
+        drop(engine);
+        below::expect_nothing();
+    });
+}
+
 /// A stock that nobody asks for any more goes, and comes back when it is wanted again.
 #[test]
 fn stale_stock_goes_away() {
@@ -138,7 +164,10 @@ fn stale_stock_goes_away() {
         below::wait_until("nobody waits any more", || {
             below::inits().is_empty() && below::forks().is_empty()
         });
-        assert!(control_groups(std::process::id()).is_empty());
+        // Groups go only after the last process in them has.
+        below::wait_until("their groups are gone", || {
+            control_groups(std::process::id()).is_empty()
+        });
         prepare(&engine, &request);
         assert_eq!(origin(&runtime().block_on(go(&engine, &request))), FORKED_AHEAD);
     });
