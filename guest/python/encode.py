@@ -23,29 +23,28 @@ class _Full(Exception):
 
 def value(thing, limits):
     """The value, or a `cut` in its place."""
-    limit = limits["value_bytes"]
-    encoder = _Encoder(limit, limits["depth"], False)
-    try:
-        plain = encoder.one(thing, 0, 0)
-        # A character may take six bytes as JSON; only a value that comes near the limit is worth a second look.
-        if encoder.used * 6 <= limit or len(belljar.channel.dumps(plain)) <= limit:
-            return plain
-    except _Full:
-        pass
-    return _cut("size", thing, limit)
+    fits, plain = _encode(thing, limits, False)
+    return plain if fits else _cut("size", thing, limits["value_bytes"])
 
 
 def data(thing, limits):
     """The value; raises NotData for what is not data as a whole."""
+    fits, plain = _encode(thing, limits, True)
+    if not fits:
+        raise NotData("it is larger than %d bytes" % limits["value_bytes"])
+    return plain
+
+
+def _encode(thing, limits, strict):
+    """Whether it is small enough, and it."""
     limit = limits["value_bytes"]
-    encoder = _Encoder(limit, limits["depth"], True)
+    encoder = _Encoder(limit, limits["depth"], strict)
     try:
         plain = encoder.one(thing, 0, 0)
-        if encoder.used * 6 <= limit or len(belljar.channel.dumps(plain)) <= limit:
-            return plain
     except _Full:
-        pass
-    raise NotData("it is larger than %d bytes" % limit)
+        return False, None
+    # A character may take six bytes as JSON; only a value that comes near the limit is worth a second look.
+    return encoder.used * 6 <= limit or len(belljar.channel.dumps(plain)) <= limit, plain
 
 
 def _cut(why, thing, limit):

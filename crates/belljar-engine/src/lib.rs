@@ -5,6 +5,8 @@ pub mod archive;
 mod cases;
 pub mod environment;
 mod execute;
+#[cfg(test)]
+mod fake;
 mod ident;
 mod judge;
 mod live;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use belljar_core::capabilities::{Capabilities, Support, Toolchain};
+use belljar_core::capabilities::Capabilities;
 use belljar_core::outcome::{CollectedFile, FileState};
 use belljar_core::provider::{
     BoxFuture, Ended, Provider, ProviderError, Sandbox, StageEnd, StageIo, StageStdin,
 };
 use belljar_core::request::FileIn;
 use belljar_core::{
-    Captured, Comparison, Control, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, Policy, Receipt,
-    Request, SandboxStatus, Stage, StageKind, Usage, Verdict,
+    Captured, Comparison, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, Policy, Receipt, Request,
+    SandboxStatus, Stage, StageKind, Usage, Verdict,
 };
 
 use super::{Case, CasesExecution};
@@ -37,33 +37,7 @@ struct Place {
 
 impl Provider for Remembers {
     fn capabilities(&self, languages: &[Language]) -> Capabilities {
-        let present = Support::Present {
-            detail: String::new(),
-        };
-        let toolchain = |language: Language| {
-            let recipe = &language.spec().recipes[0];
-            Toolchain {
-                recipe,
-                programs: vec!["/bin/true".into(); recipe.programs.len()],
-                version: String::new(),
-                shows: Vec::new(),
-                env: BTreeMap::new(),
-            }
-        };
-        Capabilities {
-            provider: "fake",
-            isolation: IsolationLevel::Process,
-            controls: Control::ALL
-                .iter()
-                .map(|control| (*control, present.clone()))
-                .collect(),
-            networks: [NetworkPolicy::None].into(),
-            languages: languages
-                .iter()
-                .map(|language| (*language, toolchain(*language)))
-                .collect(),
-            environments: BTreeMap::new(),
-        }
+        crate::fake::capabilities(languages)
     }
 
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>> {

@@ -312,21 +312,40 @@ pub(crate) fn expect_nothing_left(pid: u32, done: &Done) {
 /// Processes that lost their parent and came to us: nothing of a sandbox may.
 pub(crate) fn orphans() -> Vec<String> {
     let known = known();
-    let tasks = fs::read_dir("/proc/self/task").expect("own threads");
-    tasks
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse::<u32>().ok())
-                .collect::<Vec<_>>()
-        })
+    children(std::process::id())
+        .into_iter()
         .filter(|pid| !known.contains(pid) && !buried(*pid))
         .map(|pid| {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             format!("{pid} {}", name.trim())
         })
         .collect()
+}
+
+/// The children of all threads of a process.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// A line of what the kernel says of this process's memory, in bytes.
+pub(crate) fn own_memory(name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.expect("a number of KiB") << 10
 }
 
 /// Reaps a child that is dead already: one whose parent was killed before it could do so. On another machine

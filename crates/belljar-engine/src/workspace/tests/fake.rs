@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use belljar_core::capabilities::{Capabilities, Support, Toolchain};
+use belljar_core::capabilities::Capabilities;
 use belljar_core::outcome::CollectedFile;
 use belljar_core::provider::{BoxFuture, Ended, Provider, ProviderError, Sandbox, StageEnd, StageIo};
 use belljar_core::request::{Content, FileIn, Workspace};
 use belljar_core::{
-    Captured, Control, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, Receipt, Stage, Usage,
+    Captured, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, Receipt, Stage, Usage,
 };
 
 #[derive(Debug)]
@@ -16,38 +16,11 @@ pub(super) struct FakeProvider;
 
 impl Provider for FakeProvider {
     fn capabilities(&self, languages: &[Language]) -> Capabilities {
-        let present = Support::Present {
-            detail: String::new(),
-        };
-        Capabilities {
-            provider: "fake",
-            isolation: IsolationLevel::Process,
-            controls: Control::ALL
-                .iter()
-                .map(|control| (*control, present.clone()))
-                .collect(),
-            networks: [NetworkPolicy::None].into(),
-            languages: languages
-                .iter()
-                .map(|language| (*language, toolchain(*language)))
-                .collect(),
-            environments: Default::default(),
-        }
+        crate::fake::capabilities(languages)
     }
 
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>> {
         Box::pin(async move { Ok(Box::new(FakeSandbox { id, plan }) as Box<dyn Sandbox>) })
-    }
-}
-
-fn toolchain(language: Language) -> Toolchain {
-    let recipe = &language.spec().recipes[0];
-    Toolchain {
-        recipe,
-        programs: vec!["/bin/true".into(); recipe.programs.len()],
-        version: String::new(),
-        shows: Vec::new(),
-        env: Default::default(),
     }
 }
 

@@ -9,7 +9,9 @@ use belljar::blocking;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::again::{alone, alone_and_then, reap_orphans, test_name};
-use crate::harness::{self, TempDir, Who, belljar, control_groups, everyone, is_root, orphans, run_code};
+use crate::harness::{
+    self, TempDir, Who, belljar, children, control_groups, everyone, is_root, orphans, run_code,
+};
 
 /// R32 in its everyday forms. The check after every run is the harness's.
 #[test]
@@ -167,21 +169,6 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
         );
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<_>>()
-        })
-        .collect()
 }
 
 fn is_launcher(pid: u32) -> bool {

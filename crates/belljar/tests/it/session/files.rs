@@ -6,7 +6,7 @@ use belljar::{Bytes, EntryKind, ErrorKind, LimitOverrides, Session};
 
 use super::{good, run, value, with};
 use crate::again::{alone, test_name};
-use crate::harness::TempDir;
+use crate::harness::{TempDir, own_memory};
 
 #[test]
 fn files_are_put_read_listed_and_deleted() {
@@ -170,7 +170,7 @@ fn large_files_go_in_and_out_in_pieces() {
                 ..LimitOverrides::default()
             });
         with(builder, async |session| {
-            let before = peak();
+            let before = own_memory("VmHWM");
             session.put_host_file("large", &host).await.expect("a put");
             let code = "with open('large', 'r+b') as f:\n    f.seek(-3, 2)\n    f.write(b'end')\nimport os\nos.path.getsize('large')";
             assert_eq!(
@@ -189,7 +189,7 @@ fn large_files_go_in_and_out_in_pieces() {
             }
             assert_eq!(total, SIZE);
             assert!(last.ends_with(b"end"));
-            let grown = peak().saturating_sub(before);
+            let grown = own_memory("VmHWM").saturating_sub(before);
             assert!(grown < 50 << 20, "the engine grew by {grown} bytes");
             // What does not fit is an error, and the session goes on.
             std::fs::OpenOptions::new()
@@ -204,20 +204,4 @@ fn large_files_go_in_and_out_in_pieces() {
             assert_eq!(value(session, "1").await, 1.into());
         });
     });
-}
-
-/// The most memory that this process ever held, in bytes.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .expect("VmHWM");
-    let kib: u64 = line
-        .split_whitespace()
-        .nth(1)
-        .expect("a number")
-        .parse()
-        .expect("a number");
-    kib << 10
 }

@@ -8,6 +8,7 @@ use belljar::{Execution, SandboxStatus, Session, Value};
 
 use super::{good, value, with};
 use crate::again::{alone, test_name};
+use crate::harness::own_memory;
 
 /// Python that sends frames of its own on descriptor 3.
 const FORGE: &str = "import os, json, struct, time
@@ -182,7 +183,7 @@ fn a_flood_of_messages_is_over_at_the_deadline() {
             .timeout(Duration::from_secs(2))
             .tool("tick", || 1);
         with(builder, async |session| {
-            let before = resident();
+            let before = own_memory("VmRSS");
             for code in [
                 "while True: send({'event': 'display', 'id': 1, 'data': {'text/plain': 'x' * 1000}})",
                 "while True: send({'event': 'nonsense', 'data': 'x' * 100000})",
@@ -205,7 +206,7 @@ fn a_flood_of_messages_is_over_at_the_deadline() {
                     started.elapsed()
                 );
             }
-            let grown = resident().saturating_sub(before);
+            let grown = own_memory("VmRSS").saturating_sub(before);
             assert!(grown < 200 << 20, "the engine grew by {grown} bytes");
             assert_eq!(value(session, "1").await, Value::Int(1));
         });
@@ -220,7 +221,7 @@ fn answers_that_nobody_reads_do_not_pile_up() {
             .timeout(Duration::from_secs(3))
             .async_tool("large", || async { "x".repeat(8 << 20) });
         with(builder, async |session| {
-            let before = resident();
+            let before = own_memory("VmRSS");
             let code = "for n in range(100):\n    send({'event': 'tool_call', 'id': 1, 'call': n + 1, 'name': 'large', 'args': [], 'kwargs': {}})\ntime.sleep(60)";
             let run = forge(session, code).await;
             assert_eq!(run.outcome.status, SandboxStatus::Timeout);
@@ -231,7 +232,7 @@ fn answers_that_nobody_reads_do_not_pile_up() {
                 .filter(|call| call.error.is_none())
                 .count();
             assert!((1..20).contains(&done), "{done} answers were made");
-            let grown = resident().saturating_sub(before);
+            let grown = own_memory("VmRSS").saturating_sub(before);
             assert!(grown < 250 << 20, "the engine grew by {grown} bytes");
             assert_eq!(value(session, "len(large())").await, Value::Int(8 << 20));
         });
@@ -274,20 +275,4 @@ fn an_interpreter_that_ends_between_executions_is_missed() {
             assert_eq!(good(session.execute("2").await).outcome.value, Some(2.into()));
         });
     });
-}
-
-/// Bytes of memory that this process holds.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .expect("VmRSS");
-    let kib: u64 = line
-        .split_whitespace()
-        .nth(1)
-        .expect("a number")
-        .parse()
-        .expect("a number");
-    kib << 10
 }

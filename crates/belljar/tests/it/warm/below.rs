@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::control_groups;
+use crate::harness::{children, control_groups};
 
 /// One process below this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,21 +77,6 @@ fn children_of(parents: &[u32], beginning: &str) -> Vec<Process> {
 
 fn pids(processes: &[Process]) -> Vec<u32> {
     processes.iter().map(|process| process.pid).collect()
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<_>>()
-        })
-        .collect()
 }
 
 /// Host mounts of this process.
