@@ -6,7 +6,7 @@ const path = require('path');
 
 function replaceEnvironment(wanted) {
   for (const name of Object.keys(process.env)) delete process.env[name];
-  for (const name of Object.keys(wanted || {})) process.env[name] = wanted[name];
+  for (const name of Object.keys(wanted)) process.env[name] = wanted[name];
 }
 
 // Whatever the runner loaded is forgotten: the program is the first module and the main one.
@@ -17,7 +17,7 @@ function forgetRunner() {
 }
 
 exports.start = function start({ path: file, args, env }) {
-  replaceEnvironment(env);
+  if (env) replaceEnvironment(env);
   process.argv = [process.execPath, path.resolve(file), ...(args || [])];
   process.execArgv = [];
   process.title = 'node';

@@ -59,11 +59,13 @@ if not directory.startswith("/"):
 
     directory = posix.getcwd() + "/" + directory
 belljar = Package(directory)
+# Either returns only if it is to run a program.
 if sys.argv[1:] == ["zygote"]:
-    belljar.zygote.serve()  # returns only in a fork, which is a runner from then on
-elif not getattr(sys.stdout, "write_through", False):
-    belljar.streams.renew()
-program = belljar.runner.serve()  # returns only if it is to run a program
+    program = belljar.zygote.serve()
+else:
+    if not getattr(sys.stdout, "write_through", False):
+        belljar.streams.renew()
+    program = belljar.runner.serve()
 
 # Here and not in a function: this is the only frame that a program could find below its own.
 failure = None

@@ -166,6 +166,10 @@ class Channel:
             data = b""
         if not data:
             belljar.runner.closed()
+        self.received(data)
+
+    def received(self, data):
+        """Take what was read, a part of a frame or several."""
         received = self._received
         received += data
         while len(received) >= 4:

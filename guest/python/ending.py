@@ -4,17 +4,38 @@ Threads are joined, exit handlers run, and what the guest's modules hold is let 
 never closed is written and `__del__` is called. The interpreter itself is not taken down: the process ends.
 """
 
+import atexit
+import gc
 import sys
 from _io import BufferedRandom, BufferedWriter, TextIOWrapper
+from _weakref import ref
 
 _BUFFERED = (TextIOWrapper, BufferedWriter, BufferedRandom)
 _known = frozenset()  # the modules that were there before the guest's code
+_last = None  # the youngest of them
 
 
 def begin():
-    """Remember what is not the guest's."""
-    global _known
-    _known = frozenset(sys.modules)
+    """Remember what is not the guest's. In a fork the zygote has done that."""
+    global _known, _last
+    if next(reversed(sys.modules)) != _last:
+        _known = frozenset(sys.modules)
+        _last = next(reversed(sys.modules))
+
+
+def _others():
+    """The names of modules that came after that, the youngest first.
+
+    What is in the table longest comes first there, so not all of it has to be looked at, and copied."""
+    names = []
+    for name in reversed(sys.modules):
+        if name == _last:
+            break
+        if name not in _known and name != "__main__":
+            names.append(name)
+    if "__main__" in sys.modules:
+        names.append("__main__")
+    return names
 
 
 def finish(join=True):
@@ -25,9 +46,6 @@ def finish(join=True):
             threading._shutdown()
         except BaseException as error:
             _ignored(error)
-    atexit = sys.modules.get("atexit")
-    if atexit is None:
-        import atexit
     try:
         atexit._run_exitfuncs()
     except BaseException:  # it has said so itself; before 3.10 it also raises the last one
@@ -37,33 +55,30 @@ def finish(join=True):
     return _flush() and written
 
 
-def rehearse(gc):
+def rehearse():
     """What of the end can be done at any time."""
     _flush()
-    _write_files(gc)
-    _collect(gc)
+    _write_files()
+    _collect()
 
 
 def _let_go():
-    import gc
-
     for name in ("last_type", "last_value", "last_traceback", "last_exc", "ps1", "ps2", "argv"):
         if hasattr(sys, name):  # an exception holds frames, and they hold what they had open
             setattr(sys, name, None)
-    _write_files(gc)
+    _write_files()
     # First without their names, so that a `__del__` finds its globals; what is then still there loses them.
-    names = [name for name in sys.modules if name == "__main__" or name not in _known]
-    modules = [_weak(sys.modules.pop(name)) for name in reversed(names) if _is_guests(name)]
-    _collect(gc)
+    modules = [ref(sys.modules.pop(name)) for name in _others() if _is_guests(name)]
+    _collect()
     for reference in modules:
         module = reference()
         if module is not None:
             _clear(module)
         module = None
-    _collect(gc)
+    _collect()
 
 
-def _write_files(gc):
+def _write_files():
     # Among objects that hold each other the collector might close a file before what is buffered for it is written.
     for thing in gc.get_objects():
         if type(thing) in _BUFFERED:
@@ -73,13 +88,7 @@ def _write_files(gc):
                 pass
 
 
-def _weak(module):
-    from _weakref import ref
-
-    return ref(module)
-
-
-def _collect(gc):
+def _collect():
     try:
         gc.collect()
     except BaseException:

@@ -1,17 +1,17 @@
 """The environment variables of a guest: exactly those that the engine names."""
 
+import os
 import sys
 
 
 def variable(name):
-    import os
-
-    return os.environ.get(name)
+    # Not `environ.get`, which raises and catches an exception for each that is missing: a fork pays for all it touches.
+    value = os.environ._data.get(name.encode())
+    return None if value is None else os.fsdecode(value)
 
 
 def replace(variables):
     """Put these in the place of all that there are. A zygote has most of them already."""
-    import os
     import time
 
     environ = os.environ
@@ -27,11 +27,10 @@ def replace(variables):
 
 def import_path(first):
     """Where a guest's imports look first: this directory, then PYTHONPATH as its own start would have read it."""
-    added = [first] + [part for part in (variable("PYTHONPATH") or "").split(":") if part]
-    known = set(sys.path)
-    sys.path[:0] = [added[0]] + [part for part in added[1:] if part not in known]
+    further = [part for part in (variable("PYTHONPATH") or "").split(":") if part]
+    sys.path[:0] = [first] + [part for part in further if part not in sys.path]
     # What the zygote found, or did not find, in these places says nothing about this sandbox.
-    for part in added:
+    for part in [first] + further:
         sys.path_importer_cache.pop(part, None)
     if first == "":
         import posix

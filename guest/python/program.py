@@ -4,32 +4,31 @@ The code runs in a fresh `__main__`, on the bottom frame of the runner. What it 
 that a zygote had imported already, and a hash seed that it shares with its siblings.
 """
 
+import _signal
 import sys
-from posix import _exit, close, getpid, kill
+from posix import O_CLOEXEC, O_RDONLY, _exit, close, getpid, kill, open as posix_open, read, write
+
+
+PATH = "/workspace/main.py"  # where the engine puts a program that came as text
+
+_prepared = None  # a program at that path, but for what a request says
+_usual = None  # the frame that asks for it, and for nothing else
 
 
 class Program:
-    def __init__(self, message):
-        import os
+    """A program that is about to run."""
 
-        close(belljar.runner.CHANNEL)
-        self.path = os.fspath(message["path"])
-        belljar.environment.replace(message.get("env") or {})
-        belljar.interrupts.stop()
-        import _signal
-
-        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-        sys.argv = [self.path, *(message.get("args") or ())]
-        if not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated:
-            belljar.environment.import_path(_directory(self.path))
-        if belljar.environment.variable("PYTHONIOENCODING"):
-            belljar.streams.renew()
+    def __init__(self, path):
+        self.path = path
         self.status = 0
         self.signal = False
+        sys.argv = [path]
+        self.first = None  # what it was given to import from
+        if not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated:
+            self.first = _directory(path)
+            belljar.environment.import_path(self.first)
         self.module = self._main()
         self.namespace = self.module.__dict__
-        belljar.ending.begin()
-        sys.modules["__main__"] = self.module
 
     def _main(self):
         import builtins
@@ -44,11 +43,25 @@ class Program:
         module.__cached__ = None
         return module
 
+    def begin(self):
+        """From here on the interpreter is the program's."""
+        close(belljar.runner.CHANNEL)
+        belljar.interrupts.stop()
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        belljar.ending.begin()
+        sys.modules["__main__"] = self.module
+        return self
+
+    def withdraw(self):
+        """It will not run after all."""
+        if self.first is not None:
+            sys.path.remove(self.first)
+        sys.argv = [""]
+
     def code(self):
         """Its code; ends the process if there is none."""
         try:
-            with open(self.path, "rb") as file:
-                source = file.read()
+            source = _content(self.path)
         except OSError as error:
             name = (getattr(sys, "orig_argv", None) or [sys.executable])[0]
             sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (name, self.module.__file__, error.errno, error.strerror))
@@ -82,12 +95,67 @@ class Program:
         if not belljar.ending.finish():
             self.status = 120
         if self.signal:
-            import _signal
-
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
             kill(getpid(), _signal.SIGINT)
             self.status = 130
         _exit(self.status & 0xFF)
+
+
+def prepare():
+    """In the zygote: have ready for all its forks what is the same for nearly all of their programs."""
+    global _prepared, _usual
+    _usual = belljar.channel.frame({"op": "program", "path": PATH})
+    _prepared = Program(PATH)
+
+
+def withdraw():
+    """In a fork that will run cells."""
+    if _prepared is not None:
+        _prepared.withdraw()
+
+
+def wait():
+    """Say that it is ready, and wait for a program to run; without the means of a session, which a fork would have to copy."""
+    write(belljar.runner.CHANNEL, belljar.runner.ready)
+    data = b""
+    while True:
+        part = read(belljar.runner.CHANNEL, 1 << 16)
+        if not part:
+            belljar.runner.closed()
+        data = data + part if data else part
+        if data == _usual:
+            return _prepared.begin()
+        if len(data) >= 4 and len(data) >= 4 + int.from_bytes(data[:4], "little"):
+            withdraw()
+            return belljar.runner.serve(data)
+
+
+def of(message):
+    """The program that a message asks for."""
+    import os
+
+    if message.get("env") is not None:
+        belljar.environment.replace(message["env"])
+        if belljar.environment.variable("PYTHONIOENCODING"):
+            belljar.streams.renew()
+    program = Program(os.fspath(message["path"]))
+    sys.argv += message.get("args") or ()
+    return program.begin()
+
+
+def _content(path):
+    """What is in a file; by means of which a fork has less to copy than of a file object."""
+    descriptor = posix_open(path, O_RDONLY | O_CLOEXEC)
+    try:
+        content = read(descriptor, 1 << 16)
+        while len(content) >= 1 << 16:
+            further = read(descriptor, 1 << 20)
+            content += further
+            if not further:
+                break
+        return content
+    finally:
+        close(descriptor)
 
 
 def _directory(path):
@@ -104,21 +172,11 @@ def _directory(path):
 
 
 def rehearse():
-    """Touch what the start and the end of a program touch, so that a fork which waits has its own copy of it."""
-    import gc
-    import os
-
-    message = belljar.channel.loads(belljar.channel.frame({"op": "program", "env": dict(os.environ)})[4:])
-    belljar.environment.replace(message["env"])
-    path = __file__
-    _directory("/workspace/main.py")
-    with open(path, "rb") as file:
-        file.read(64)
-    module = type(sys)("__main__")
-    module.__loader__ = _loader("__main__", path)
-    exec(compile(b"def f(x):\n    return [x]\nx = f(1 + 1)\nprint(end='')", path, "exec", dont_inherit=True), module.__dict__)
-    belljar.ending.begin()
-    belljar.ending.rehearse(gc)
+    """Touch what a program touches, so that a fork which waits has its own copy of it."""
+    _content(__file__)
+    namespace = dict(_prepared.namespace)
+    exec(compile(b"def f(x):\n    return [x]\nx = f(1 + 1)\nprint(end='')", PATH, "exec", dont_inherit=True), namespace)
+    belljar.ending.rehearse()
 
 
 def exit_status(error):

@@ -8,11 +8,18 @@ import sys
 from posix import urandom
 
 
+_needed = None  # what the zygote found to do for its forks
+
+
+def prepare():
+    """In the zygote, once everything is imported: see what its forks will have to do."""
+    global _needed
+    _needed = [(function, sys.modules[name]) for name, function in _MODULES if sys.modules.get(name) is not None]
+
+
 def reseed():
-    for module, function in _MODULES:
-        found = sys.modules.get(module)
-        if found is not None:
-            function(found)
+    for function, module in _needed:
+        function(module)
 
 
 def _random(random):

@@ -6,21 +6,34 @@ from posix import _exit, write
 CHANNEL = 3
 
 channel = None
+ready = None  # what it says first
 
 
-def serve():
-    """Run cells until the channel closes, which ends the process; return only if a program is to be run."""
-    global channel
+def prepare():
+    """Do what can be done before there is a channel."""
+    global channel, ready
     channel = belljar.channel.Channel(CHANNEL)
-    _set_private(CHANNEL)
+    ready = belljar.channel.frame({"event": "ready", "language": "python", "version": sys.version.split()[0]})
     belljar.interrupts.install()
-    channel.send({"event": "ready", "language": "python", "version": sys.version.split()[0]})
+
+
+def serve(heard=None):
+    """Run cells until the channel closes, which ends the process; return only if a program is to be run.
+
+    `heard` is what was read of the channel already, by somebody who has also said that it is ready."""
+    if channel is None:
+        prepare()
+        _set_private(CHANNEL)
+    if heard is None:
+        channel.write(ready)
+    else:
+        channel.received(heard)
     session = None
     while True:
         message = channel.next()
         operation = message["op"]
         if operation == "program":
-            return belljar.program.Program(message)
+            return belljar.program.of(message)
         if operation == "setup":
             session = belljar.session.Session(channel, message)
         elif operation == "execute":
@@ -37,6 +50,11 @@ def closed(complaint=None):
     belljar.interrupts.stop()
     belljar.ending.finish(join=False)
     _exit(0)
+
+
+def leave(status):
+    """End this process, and nothing else."""
+    _exit(status)
 
 
 def _set_private(descriptor):

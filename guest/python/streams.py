@@ -23,6 +23,21 @@ def renew():
         setattr(sys, "__%s__" % name, stream)
 
 
+def renew_for_pipes():
+    """The same in a zygote, whose forks have pipes for descriptors: a stream keeps what it sees of its file when it is made."""
+    from posix import close, dup, dup2, pipe
+
+    kept = [dup(number) for number in range(3)]
+    ends = pipe()
+    for number in range(3):
+        dup2(ends[number > 0], number)
+    renew()
+    for number, descriptor in enumerate(kept):
+        dup2(descriptor, number)
+    for descriptor in (*kept, *ends):
+        close(descriptor)
+
+
 def _stream(number, name):
     encoding, errors = _encodings[number]
     wanted = belljar.environment.variable("PYTHONIOENCODING")

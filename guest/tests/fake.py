@@ -37,7 +37,9 @@ class Channel:
         self.received = b""
 
     def send(self, message, descriptors=()):
-        data = frame(message)
+        self.send_bytes(frame(message), descriptors)
+
+    def send_bytes(self, data, descriptors=()):
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         sent = self.sock.sendmsg([data], rights)
         if sent < len(data):

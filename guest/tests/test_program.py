@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -9,8 +10,9 @@ import time
 import unittest
 
 import fake
+import fakezygote
 from fake import Runner
-from fakezygote import Zygote
+from fakezygote import CHDIR, CHROOT, PROGRAM, REHEARSE, Zygote
 
 VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
@@ -141,7 +143,8 @@ class Programs(unittest.TestCase):
                 file.write(text)
         return directory.name
 
-    def outcome(self, where, status, out, err):
+    def outcome(self, where, status, files):
+        _, out, err = files
         out.seek(0)
         err.seek(0)
         try:
@@ -151,23 +154,23 @@ class Programs(unittest.TestCase):
         except FileNotFoundError:
             kept = None
         texts = [neutral(file.read().decode("utf-8", "replace")) for file in (out, err)]
+        for file in files:
+            file.close()
         return {"status": status, "out": texts[0], "err": texts[1], "kept": kept}
 
     def files(self, text):
         stdin, out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        for file in (stdin, out, err):
-            self.addCleanup(file.close)
         stdin.write(text)
         stdin.seek(0)
         return stdin, out, err
 
     def real(self, where, path, args, text):
-        stdin, out, err = self.files(text)
+        stdin, out, err = files = self.files(text)
         pid = fake.spawn([sys.executable, path, *args], None, stdin.fileno(), out.fileno(), err.fileno(), VARIABLES, where)
-        return self.outcome(where, os.waitpid(pid, 0)[1], out, err)
+        return self.outcome(where, os.waitpid(pid, 0)[1], files)
 
     def cold(self, where, path, args, text):
-        stdin, out, err = self.files(text)
+        stdin, out, err = files = self.files(text)
         import socket
 
         ours, theirs = socket.socketpair()
@@ -178,17 +181,29 @@ class Programs(unittest.TestCase):
         channel.send({"op": "program", "path": path, "args": args, "env": VARIABLES})
         status = os.waitpid(pid, 0)[1]
         ours.close()
-        return self.outcome(where, status, out, err)
+        return self.outcome(where, status, files)
 
-    def forked(self, where, path, args, text):
-        stdin, out, err = self.files(text)
-        chdir = {"step": "cd", "nr": 49 if os.uname().machine == "aarch64" else 80, "args": [{"bytes": __import__("base64").b64encode(where.encode() + b"\0").decode()}]}
-        fork = self.zygote.fork(stdin=stdin.fileno(), out=out, err=err, first=[chdir])
-        fork.channel.send({"op": "program", "path": path, "args": args, "env": VARIABLES})
+    def forked(self, where, path, args, text, flags=0):
+        chdir = {"nr": CHDIR, "args": [{"bytes": where.encode() + b"\0"}], "expect": 0}
+        return self.fork(where, text, [chdir], flags, [fake.frame({"op": "program", "path": path, "args": args, "env": VARIABLES})])
+
+    def forked_for_it(self, where, path, args, text):
+        return self.forked(where, path, args, text, PROGRAM)
+
+    def rehearsed(self, where, path, args, text):
+        return self.forked(where, path, args, text, PROGRAM | REHEARSE)
+
+    def fork(self, where, text, calls, flags, parts):
+        stdin, out, err = files = self.files(text)
+        fork = self.zygote.fork(stdin=stdin.fileno(), out=out, err=err, first=calls, flags=flags)
+        for part in parts:
+            fork.channel.sock.sendall(part)
+            if part is not parts[-1]:
+                time.sleep(0.02)
         ended = self.zygote.channel.receive()
         fork.close()
         self.assertEqual(ended["event"], "ended")
-        return self.outcome(where, ended["status"], out, err)
+        return self.outcome(where, ended["status"], files)
 
     def compare(self, name, source):
         where = self.place()
@@ -197,13 +212,42 @@ class Programs(unittest.TestCase):
             file.write(source if isinstance(source, bytes) else source.encode())
         for given in (path, "main.py") if name in ("module", "raise", "source") else (path,):
             wanted = self.real(where, given, ["a", "b c"], b"one line\n")
-            for way in (self.cold, self.forked):
+            for way in (self.cold, self.forked, self.forked_for_it, self.rehearsed):
                 with self.subTest(program=name, way=way.__name__, path=given):
                     self.assertEqual(way(where, given, ["a", "b c"], b"one line\n"), wanted)
 
     def test_programs(self):
         for name, source in PROGRAMS.items():
             self.compare(name, source)
+
+    @unittest.skipUnless(os.geteuid() == 0, "NOT TESTED: programs at their usual place (they need root)")
+    def test_usual_place(self):
+        """What a fork for programs is prepared for: one at the usual place, without further words."""
+        where = self.place()
+        os.mkdir(where + "/workspace")
+        with open(where + "/workspace/main.py", "w") as file:
+            file.write("import sys\nprint(sys.argv, __name__, __file__, sys.path[0], sys.path.count(sys.path[0]), sorted(globals()))\nsys.exit(3)\n")
+        runner = os.path.dirname(fake.RUNNER)  # which is in every sandbox, and a rehearsal reads a part of it
+        shutil.copytree(runner, where + runner)
+        calls = [{"nr": CHROOT, "args": [{"bytes": where.encode() + b"\0"}], "expect": 0}, {"nr": CHDIR, "args": [{"bytes": b"/workspace\0"}], "expect": 0}]
+        usual = fakezygote.frame(b'{"op":"program","path":"/workspace/main.py"}')
+        other = fake.frame({"op": "program", "path": "/workspace/main.py", "args": []})
+        wanted = self.fork(where, b"", calls, 0, [other])
+        self.assertTrue(wanted["out"].startswith("['/workspace/main.py'] __main__ /workspace/main.py /workspace 1 ['__annotations__'"), wanted)
+        self.assertEqual((wanted["err"], os.WEXITSTATUS(wanted["status"])), ("", 3))
+        for flags in (0, PROGRAM, PROGRAM | REHEARSE):
+            for parts in ([usual], [usual[:3], usual[3:20], usual[20:]], [other], [other[:20], other[20:]]):
+                with self.subTest(flags=flags, parts=parts):
+                    self.assertEqual(self.fork(where, b"", calls, flags, parts), wanted)
+
+    def test_no_program_after_all(self):
+        """The engine may go before it has said what to run."""
+        for flags in (PROGRAM, PROGRAM | REHEARSE):
+            for said in (b"", b"\x10\0"):
+                fork = self.zygote.fork(flags=flags)
+                fork.channel.sock.sendall(said)
+                fork.close()
+                self.assertEqual(self.zygote.channel.receive()["status"], 0)
 
     def test_missing(self):
         where = self.place()
@@ -229,13 +273,15 @@ class Programs(unittest.TestCase):
                 def read(self):
                     return b""
 
+                def close(self):
+                    os.close(writer)
+
             files = self.files
             self.files = lambda text: (files(text)[0], Pipe(), files(text)[2])
             os.close(reader)
             signal.signal(signal.SIGPIPE, signal.SIG_IGN)
             found.append(way(where, where + "/main.py", [], b""))
             self.files = files
-            os.close(writer)
         self.assertEqual(found[0], found[1])
         self.assertIn("BrokenPipeError", found[0]["err"])
 

@@ -1,22 +1,38 @@
 """The zygote: forks into namespaces, with system calls that the engine lists, and no two alike."""
 
-import base64
+import errno
 import os
 import signal
-import socket
 import struct
+import tempfile
 import time
 import unittest
+import unittest.mock
 
 import fake
-from fakezygote import DUP3, GETPID, PIPE2, PRCTL, SETNS, Zygote
+import fakezygote
+from fakezygote import CALL, DUP3, FIX, GETPID, HEAD, HOLD, MEMORY, MOST, NUMBER, PIDFD_OPEN, PRCTL, PROGRAM, REHEARSE, RESULT, UMASK
+from fakezygote import WRITEV, Init, Zygote, call
+
+SET_NAME, GET_NAME = 15, 16  # of prctl
 
 
-def octets(data):
-    return base64.b64encode(data).decode()
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+        return [int(child) for child in file.read().split()]
 
 
-class Holder:
+def maps(pid):
+    with open("/proc/%d/maps" % pid) as file:
+        return file.read()
+
+
+def gather(data):
+    """What writev takes: where these bytes are, and how many."""
+    return {"bytes": bytes(8) + struct.pack("Q", len(data)), "pointers": [(0, data)]}
+
+
+class Namespaces:
     """A process in new namespaces, for its descriptors."""
 
     def __init__(self):
@@ -26,8 +42,7 @@ class Holder:
         os.close(writer)
         os.read(reader, 1)
         os.close(reader)
-        with open("/proc/%d/task/%d/children" % (self.pid, self.pid)) as file:
-            self.inner = int(file.read().split()[0])
+        self.inner = children(self.pid)[0]
 
     def open(self, name):
         return os.open("/proc/%d/ns/%s" % (self.inner, name), os.O_RDONLY)
@@ -79,116 +94,230 @@ class Zygotes(unittest.TestCase):
 
     def test_calls(self):
         second = [
-            {"step": "getpid", "nr": GETPID, "args": []},
-            {"step": "optional", "nr": DUP3, "args": [-1, 5, 0], "optional": True},
-            # PR_SET_NAME, then PR_GET_NAME into memory whose contents are checked.
-            {"step": "name", "nr": PRCTL, "args": [15, {"bytes": octets(b"named\0")}, 0, 0, 0], "expect": 0},
-            {"step": "look", "nr": PRCTL, "args": [16, {"bytes": octets(bytes(16))}, 0, 0, 0], "out": [1, octets(b"named\0")]},
-            {"step": "dup", "nr": DUP3, "args": [{"fd": 1}, 200, 0], "send": True},
-            {"step": "dup of it", "nr": DUP3, "args": [{"result": 8}, 201, 0]},
+            {"nr": GETPID, "args": []},
+            {"nr": DUP3, "args": [-1, 5, 0], "optional": True},
+            # What failed has returned -1, whose last nine bits are what the second of these returns.
+            {"nr": UMASK, "args": [{"result": 5}]},
+            {"nr": UMASK, "args": [0o22], "expect": 0o777},
+            # A name is set, and read into memory whose contents are checked.
+            {"nr": PRCTL, "args": [SET_NAME, {"bytes": b"named\0"}, 0, 0, 0], "expect": 0},
+            {"nr": PRCTL, "args": [GET_NAME, {"bytes": bytes(16)}, 0, 0, 0], "out": (1, b"named\0")},
+            {"nr": DUP3, "args": [{"fd": 1}, 200, 0], "expect": 200},
+            {"nr": DUP3, "args": [{"result": 10}, 201, 0], "expect": 201},
+            {"nr": PIDFD_OPEN, "args": [{"result": 4}, 0], "send": True},
+            {"nr": DUP3, "args": [-1, 5, 0], "optional": True, "send": True},
+            {"nr": GETPID, "args": [], "optional": True, "expect": -5},
         ]
         fork = self.zygote.fork(second=second)
-        results = fork.answer["results"]
-        self.assertEqual(results[4], fork.answer["pid"])
-        self.assertEqual(results[5], -1)
-        self.assertEqual(results[8:], [200, 201])
+        self.assertEqual(fork.answer[2:4], (-1, 0))
+        with open("/proc/self/fdinfo/%d" % fork.answer.sent) as file:
+            self.assertIn("Pid:\t%d\n" % fork.answer.pid, file.read())
         fork.setup()
+        self.assertEqual(fork.value("import os\nos.getpid()"), fork.answer.pid)
         self.assertEqual(fork.value("open('/proc/self/comm').read()"), "named\n")
-        self.assertEqual(fork.value("import os\n[os.path.exists('/proc/self/fd/%d' % n) for n in (200, 201)]"), [False, False])
+        self.assertEqual(fork.value("[os.path.exists('/proc/self/fd/%d' % n) for n in (200, 201)]"), [False, False])
+        self.end(fork)
+
+    def test_as_many_calls_as_there_may_be(self):
+        fork = self.zygote.fork(second=[{"nr": GETPID, "args": []}] * (MOST - 5) + [{"nr": DUP3, "args": [{"fd": 0}, 9, 0], "expect": 9}])
+        self.assertEqual(fork.answer.failed, -1)
         self.end(fork)
 
     def test_sent_descriptor(self):
         """A descriptor that a call made arrives with the answer."""
-        ours, theirs = socket.socketpair()
+        init = Init()
         reader, writer = os.pipe()
-        call = {"step": "dup", "nr": DUP3, "args": [{"fd": 0}, 77, 0], "send": True}
-        self.zygote.channel.send({"op": "fork", "guest": 500, "channel": 0, "calls": []}, [theirs.fileno()])
-        theirs.close()
-        fake.Channel(ours).send({"calls": [call]}, [writer])
+        self.zygote.request([init.theirs.fileno()], guest=500)
+        init.theirs.close()
+        init.send([{"nr": DUP3, "args": [{"fd": 0}, 77, 0], "send": True}], [writer])
         os.close(writer)
-        data, ancillary, _, _ = ours.recvmsg(4096, 1024)
-        ((_, _, rights),) = ancillary
-        (descriptor,) = struct.unpack("i", rights)
-        os.write(descriptor, b"through")
-        os.close(descriptor)
+        answer = init.receive()
+        os.write(answer.sent, b"through")
+        os.close(answer.sent)
         self.assertEqual(os.read(reader, 100), b"through")
-        ours.close()
+        self.assertEqual(os.read(reader, 100), b"")  # the fork has closed its own
+        init.close()
         os.close(reader)
-        self.ended()  # its descriptor 3 is no channel
+        self.assertEqual(self.ended()["guest"], 500)  # its descriptor 3 is no channel
 
     def test_pointers(self):
-        """writev with an iovec that points to further memory."""
+        """writev with an iovec that points to further memory, in both lists."""
         reader, writer = os.pipe()
-        number = 66 if os.uname().machine == "aarch64" else 20
-        iovec = {"bytes": octets(bytes(8) + struct.pack("Q", 5)), "pointers": [[0, octets(b"hello")]]}
-        first = [{"step": "writev", "nr": number, "args": [{"fd": 5}, iovec, 1], "expect": 5}]
-        ours, theirs = socket.socketpair()
-        self.zygote.channel.send({"op": "fork", "guest": 600, "channel": 0, "calls": first}, [theirs.fileno()] * 5 + [writer])
+        two = {"bytes": bytes(8) + struct.pack("Q", 5) + bytes(8) + struct.pack("Q", 6), "pointers": [(0, b"hello"), (16, b" there")]}
+        init = Init()
+        self.zygote.request([init.theirs.fileno()] * 5 + [writer], guest=600, calls=[{"nr": WRITEV, "args": [{"fd": 5}, two, 2], "expect": 11}])
+        self.assertEqual(os.read(reader, 100), b"hello there")
+        init.send([{"nr": WRITEV, "args": [{"fd": 0}, gather(b"again"), 1], "expect": 5}], [writer])
         os.close(writer)
-        theirs.close()
-        self.assertEqual(os.read(reader, 100), b"hello")
+        self.assertEqual(os.read(reader, 100), b"again")
         os.close(reader)
-        ours.close()
-        self.assertEqual(os.WEXITSTATUS(self.ended()["status"]), 127)
+        self.assertEqual(init.receive().failed, -1)
+        init.close()
+        self.ended()
+
+    def test_the_engines_channel(self):
+        """A fork cannot write to it, even if its calls leave descriptor 3 as it is."""
+        fork = self.zygote.fork(first=[{"nr": WRITEV, "args": [3, gather(b"\x02\0\0\0{}"), 1]}])
+        self.assertEqual(fork.answer[2:4], (MOST, errno.EBADF))
+        self.end(fork)
+
+    def refused(self, calls, failed, number):
+        """Whichever list it is, this call of it fails so; a list in bytes is the whole list."""
+        for where, index in (("first", MOST + failed), ("second", failed if isinstance(calls, bytes) else 4 + failed)):
+            with self.subTest(calls=calls, where=where):
+                fork = self.zygote.fork(flags=HOLD, **{where: calls})
+                self.assertEqual(tuple(fork.answer), (0, 0, index, number, None))
+                ended = self.end(fork)
+                self.assertEqual((ended["guest"], os.WEXITSTATUS(ended["status"])), (self.zygote.guest, 127))
 
     def test_failing_calls(self):
-        for calls in (
-            [{"step": "bad", "nr": DUP3, "args": [-1, 5, 0]}],
-            [{"step": "bad", "nr": GETPID, "args": [], "expect": -5}],
-            [{"step": "bad", "nr": PRCTL, "args": [16, {"bytes": octets(bytes(16))}, 0, 0, 0], "out": [1, octets(b"other")]}],
-            [{"step": "bad", "nr": GETPID, "args": [{"fd": 50}]}],
-            [{"step": "bad", "nr": GETPID, "args": [{"result": 50}]}],
-            [{"step": "bad", "nr": GETPID, "args": [{"fd": -1}]}],
-            [{"step": "bad", "nr": GETPID, "args": ["text"]}],
-            [{"step": "bad", "nr": GETPID, "args": [{"bytes": "", "pointers": [[99, ""]]}]}],
-            [{"step": "bad", "args": []}],
-            [{"step": "bad", "nr": GETPID, "args": [1] * 50}],
-            ["text"],
+        good = {"nr": GETPID, "args": []}
+        for bad, number in (
+            ({"nr": DUP3, "args": [-1, 5, 0]}, errno.EBADF),
+            ({"nr": DUP3, "args": [-1, 5, 0], "send": True}, errno.EBADF),
+            ({"nr": GETPID, "args": [], "expect": -5}, errno.EPERM),
+            ({"nr": PRCTL, "args": [GET_NAME, {"bytes": bytes(16)}, 0, 0, 0], "out": (1, b"other")}, errno.EPERM),
+            ({"nr": GETPID, "args": [{"fd": 50}]}, errno.EINVAL),
+            ({"nr": GETPID, "args": [{"fd": -1}]}, errno.EINVAL),
+            ({"nr": GETPID, "args": [{"fd": 1 << 40}]}, errno.EINVAL),
+            ({"nr": GETPID, "args": [{"result": 50}]}, errno.EINVAL),
+            ({"nr": GETPID, "args": [{"result": -1}]}, errno.EINVAL),
+            ({"nr": 100_000, "args": []}, errno.ENOSYS),
+            ({"nr": -1, "args": []}, errno.ENOSYS),
         ):
-            for where in ("first", "second"):
-                fork = self.zygote.fork(**{where: calls})
-                self.assertIn("failed", fork.answer, calls)
-                if calls != ["text"]:
-                    self.assertEqual(fork.answer["failed"]["step"], "bad")
-                self.assertEqual(os.WEXITSTATUS(self.end(fork)["status"]), 127)
+            self.refused([bad], 0, number)
+            self.refused([good, bad, good], 1, number)
+        # Not what optional is for.
+        self.refused([{"nr": GETPID, "args": [{"fd": 50}], "optional": True}], 0, errno.EINVAL)
+
+    def test_results_that_are_not_there_yet(self):
+        plain = call(GETPID)
+        for index in (1, 2, 255, 256, 1 << 40, -1):
+            self.refused(HEAD.pack(0, 3) + plain + call(GETPID, [RESULT], [index]) + plain, 1, errno.EINVAL)
+        self.refused(HEAD.pack(0, 1) + call(GETPID, [RESULT], [0]), 0, errno.EINVAL)
+
+    def test_broken_lists(self):
+        plain = call(GETPID)
+        for data, failed in (
+            (b"", 0),
+            (b"text", 0),
+            (HEAD.pack(0, 1), 0),
+            (HEAD.pack(0, 1) + plain[:-1], 0),
+            (HEAD.pack(0, 2) + plain, 1),
+            (HEAD.pack(0, 2) + plain + plain[:40], 1),
+            (HEAD.pack(0, MOST + 1), 0),
+            (HEAD.pack(0, 0xFFFFFFFF) + plain, 0),
+            (HEAD.pack(1, 0), 0),
+            (HEAD.pack(1, 1) + FIX.pack(16, 16)[:-1], 0),
+            (HEAD.pack(MOST + 1, 1) + FIX.pack(HEAD.size + (MOST + 1) * FIX.size + CALL.size, 0) * (MOST + 1) + plain + bytes(8), 0),
+            (HEAD.pack(0xFFFFFFFF, 1) + plain, 0),
+            (HEAD.pack(0, 2) + plain + call(GETPID, [NUMBER, 4], [1, 1]), 1),
+            (HEAD.pack(0, 1) + call(GETPID, [255], [0]), 0),
+            (HEAD.pack(0, 1) + CALL.pack(GETPID, 0, 7, bytes(6), 0, 0, 0, 0, *[0] * 6), 0),
+        ):
+            self.refused(data, failed, errno.EINVAL)
+
+    def test_too_many_calls(self):
+        """One more than there may be, all of them there; the zygote's own list is too small for that many."""
+        fork = self.zygote.fork(second=[{"nr": GETPID, "args": []}] * (MOST - 3))
+        self.assertEqual(fork.answer[2:4], (0, errno.EINVAL))
+        self.end(fork)
+
+    def test_fixes_outside_of_the_list(self):
+        size = HEAD.size + FIX.size + CALL.size + 16
+        for place, target in ((size - 7, 0), (size, 0), (size + 1, 0), (0xFFFFFFFF, 0), (0xFFFFFFF8, 0), (size - 16, size + 1), (size - 16, 0xFFFFFFFF)):
+            self.refused(HEAD.pack(1, 1) + FIX.pack(place, target) + call(GETPID) + bytes(16), 0, errno.EINVAL)
+        fork = self.zygote.fork(first=HEAD.pack(1, 1) + FIX.pack(size - 8, size) + call(GETPID) + bytes(16))
+        self.assertEqual(fork.answer.failed, -1)  # these are the last that lie within it
+        self.end(fork)
+
+    def test_memory_outside_of_the_list(self):
+        size = HEAD.size + CALL.size + 16
+        for offset in (size, size + 1, 0xFFFFFFFF, 1 << 62, -1, -size):
+            self.refused(HEAD.pack(0, 1) + call(GETPID, [MEMORY], [offset]) + bytes(16), 0, errno.EINVAL)
+        for left in ((size - 7, 0, 8), (0, size - 7, 8), (0, 0, size + 1), (size + 1, 0, 0), (0, 0xFFFFFFFF, 0), (0xFFFFFFFF, 0, 0xFFFFFFFF), (0, 0, 0xFFFFFFFF)):
+            self.refused(HEAD.pack(0, 1) + call(GETPID, left=left) + bytes(16), 0, errno.EINVAL)
+        # The last that lie within it: what fails is the comparison, of zeros with the size of the head.
+        self.refused(HEAD.pack(0, 1) + call(GETPID, [MEMORY], [size - 1], left=(size - 8, 0, 8)) + bytes(16), 0, errno.EPERM)
 
     def test_shared_memory_is_refused(self):
         with Zygote(["sharing"]) as zygote:
-            fork = zygote.fork()
-            self.assertEqual(fork.answer, {"failed": {"step": "SharedMemory", "errno": 1}})
-            fork.close()
+            for _ in range(2):
+                fork = zygote.fork()
+                self.assertEqual(tuple(fork.answer), (0, 0, fakezygote.SHARED_MEMORY, errno.EPERM, None))
+                fork.close()
+                self.assertEqual(os.WEXITSTATUS(zygote.channel.receive()["status"]), 127)
+
+    def not_forked(self):
+        message = self.zygote.channel.receive()
+        self.assertEqual(message["event"], "not_forked", message)
+        return message["guest"], message["step"], message["errno"]
 
     def test_bad_requests(self):
-        ours, theirs = socket.socketpair()
-        for request in (
-            {"op": "fork"},
-            {"op": "fork", "guest": 1, "channel": 0},
-            {"op": "fork", "guest": 1, "channel": "x"},
-            {"op": "fork", "guest": 1, "channel": -1},
-            {"op": "other", "guest": 1},
-            [],
-            5,
-            {"op": "fork", "guest": 1, "channel": 0, "pid_namespace": 9},
+        init = Init()
+        theirs = [init.theirs.fileno()]
+        nobody = (1 << 64) - 1
+        for channel, pid_namespace, descriptors in (
+            (0, -1, []),
+            (1, -1, theirs),
+            (-1, -1, theirs),
+            (-(1 << 31), -1, theirs),
+            ((1 << 31) - 1, -1, theirs),
+            (0, 1, theirs),
+            (0, 9, theirs),
+            (0, -2, theirs),
+            (0, 0, []),
         ):
-            self.zygote.channel.send(request, [theirs.fileno()] if isinstance(request, dict) and "pid_namespace" in request else ())
-            answer = self.zygote.channel.receive()
-            self.assertEqual((answer["event"], answer["step"]), ("not_forked", "request"))
-        self.zygote.channel.sock.sendall(b"\x03\0\0\0{{{")
-        self.assertEqual(self.zygote.channel.receive()["event"], "not_forked")
-        self.zygote.channel.send({"op": "fork", "guest": 7, "channel": 0, "pid_namespace": 0, "calls": []}, [theirs.fileno()])
-        answer = self.zygote.channel.receive()
-        self.assertEqual((answer["event"], answer["guest"], answer["step"], answer["errno"]), ("not_forked", 7, "pid namespace", 22))
-        ours.close()
-        theirs.close()
+            with self.subTest(channel=channel, pid_namespace=pid_namespace):
+                self.zygote.request(descriptors, guest=12, channel=channel, pid_namespace=pid_namespace)
+                self.assertEqual(self.not_forked(), (12, "request", errno.EINVAL))
+        whole = fakezygote.REQUEST.pack(12, 0, -1, 0, 0)
+        for data in (b"", b"{{{", whole[:8], whole[:-1], fake.frame({"op": "fork"})[4:]):
+            with self.subTest(data=data):
+                self.zygote.channel.send_bytes(fakezygote.frame(data), theirs)
+                self.assertEqual(self.not_forked(), (nobody, "request", errno.EINVAL))
+        self.zygote.request(theirs, guest=nobody - 1, pid_namespace=0)
+        self.assertEqual(self.not_forked(), (nobody - 1, "pid namespace", errno.EINVAL))
+        # Not a word to init, and nobody has kept its channel.
+        init.theirs.close()
+        self.assertEqual(init.sock.recv(100), b"")
+        init.close()
         self.end(self.zygote.fork())
 
     def test_init_that_goes(self):
-        ours, theirs = socket.socketpair()
-        self.zygote.channel.send({"op": "fork", "guest": 8, "channel": 0, "calls": []}, [theirs.fileno()])
-        theirs.close()
-        ours.sendall(b"\x10\0")
-        ours.close()
-        self.assertEqual(os.WEXITSTATUS(self.ended()["status"]), 127)
+        half = fakezygote.frame(fakezygote.encode([{"nr": GETPID, "args": []}] * 2))[:-100]
+        for said in (b"", b"\x10\0", b"\x10\0\0\0", half):
+            init = Init()
+            self.zygote.request([init.theirs.fileno()], guest=8)
+            init.theirs.close()
+            init.sock.sendall(said)
+            init.close()
+            ended = self.ended()
+            self.assertEqual((ended["guest"], os.WEXITSTATUS(ended["status"])), (8, 127))
+
+    def test_init_that_goes_before_it_is_answered(self):
+        """Then nobody is left to hold the memory either."""
+        init = Init()
+        init.send([{"nr": GETPID, "args": []}])
+        init.sock.close()
+        self.zygote.request([init.theirs.fileno()], guest=9, flags=HOLD)
+        init.close()
+        ended = self.ended()
+        self.assertEqual((ended["guest"], os.WEXITSTATUS(ended["status"])), (9, 127))
+        self.nobody_is_left()
+
+    def test_long_frames(self):
+        """Who sends more than there is room for is not served any further."""
+        init = Init()
+        with Zygote() as zygote:
+            zygote.request([init.theirs.fileno()])
+            init.theirs.close()
+            init.sock.sendall(((64 << 10) + 1).to_bytes(4, "little"))
+            ended = zygote.channel.receive()
+            self.assertEqual((ended["event"], os.WEXITSTATUS(ended["status"])), ("ended", 127))
+            zygote.channel.sock.sendall(((32 << 10) + 1).to_bytes(4, "little"))
+            self.assertEqual(zygote.wait(), 0)
+        init.close()
 
     def test_statuses(self):
         fork = self.zygote.fork()
@@ -197,7 +326,7 @@ class Zygotes(unittest.TestCase):
         self.assertEqual(os.WEXITSTATUS(self.ended()["status"]), 9)
         fork.close()
         fork = self.zygote.fork()
-        os.kill(fork.answer["pid"], signal.SIGKILL)
+        os.kill(fork.answer.pid, signal.SIGKILL)
         self.assertEqual(os.WTERMSIG(self.ended()["status"]), signal.SIGKILL)
         fork.close()
         forks = [self.zygote.fork() for _ in range(8)]
@@ -205,25 +334,169 @@ class Zygotes(unittest.TestCase):
             fork.close()
         self.assertEqual(len({self.ended()["guest"] for _ in forks}), 8)
 
+    def nobody_is_left(self):
+        """The zygote reaps those whose end it does not tell a little later."""
+        end = time.monotonic() + 10
+        while children(self.zygote.pid) and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertEqual(children(self.zygote.pid), [])
+
     def test_nothing_is_left(self):
         self.end(self.zygote.fork())
         before = sorted(os.listdir("/proc/%d/fd" % self.zygote.pid))
         for _ in range(5):
             self.end(self.zygote.fork())
         self.assertEqual(sorted(os.listdir("/proc/%d/fd" % self.zygote.pid)), before)
-        with open("/proc/%d/task/%d/children" % (self.zygote.pid, self.zygote.pid)) as file:
-            self.assertEqual(file.read().split(), [])
+        self.assertEqual(children(self.zygote.pid), [])
+
+    def test_holder(self):
+        fork = self.zygote.fork()
+        self.assertEqual(fork.answer.holder, 0)
+        self.assertEqual(children(self.zygote.pid), [fork.answer.pid])
+        self.end(fork)
+        fork = self.zygote.fork(flags=HOLD)
+        holder = fork.answer.holder
+        self.assertNotIn(holder, (0, fork.answer.pid))
+        self.assertEqual(sorted(children(self.zygote.pid)), sorted([fork.answer.pid, holder]))  # and not the guest's child
+        fork.setup()
+        # What the one maps the other has, and what the one closed the other has not.
+        before = maps(holder)
+        fork.value("memory = bytearray(64 << 20)\nmemory[::4096] = memory[::4096]")
+        self.assertNotEqual(maps(holder), before)
+        self.assertEqual(maps(holder), maps(fork.answer.pid))
+        self.assertEqual(sorted(os.listdir("/proc/%d/fd" % holder)), ["0", "1", "2", "3"])
+        # Nothing but the end that cannot be refused ends it.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            os.kill(holder, number)
+        self.assertEqual(fork.value("len(memory)"), 64 << 20)
+        # The guest's end is told while it is still there; its own is not told.
+        fork.channel.send({"op": "execute", "id": 99, "code": "import os; os._exit(3)", "stdin": None})
+        ended = self.ended()
+        self.assertEqual((ended["guest"], os.WEXITSTATUS(ended["status"])), (self.zygote.guest, 3))
+        self.assertEqual(children(self.zygote.pid), [holder])
+        os.kill(holder, signal.SIGKILL)
+        fork.close()
+        self.nobody_is_left()
+        self.end(self.zygote.fork())
+
+    def test_modules_are_told(self):
+        """Those that want to know of a fork, and the interpreter itself: its locks are free, its only thread is the first."""
+        fork = self.zygote.fork()
+        fork.setup()
+        self.assertEqual(fork.value("import os, primed\nprimed.told == ['before', os.getpid()]"), True)
+        self.assertEqual(fork.value("import threading\n[threading.current_thread() is threading.main_thread(), threading.active_count()]"), [True, 1])
+        self.assertEqual(fork.value("found = []\nthread = threading.Thread(target=lambda: found.append(__import__('colorsys')), daemon=True)\nthread.start()\nthread.join(10)\nlen(found)"), 1)
+        self.end(fork)
+
+    def test_errands(self):
+        """Whatever a fork was to be for, and however it prepared for that, it runs cells if it is asked to."""
+        for flags in range(8):
+            with self.subTest(flags=flags):
+                fork = self.zygote.fork(flags=flags)
+                self.assertEqual(fork.answer.holder > 0, flags & HOLD > 0)
+                fork.setup()
+                self.assertEqual(fork.value("[__name__, 'rehearsal' in dir(), 1 + 1]"), ["__main__", False, 2])
+                self.assertEqual(fork.value("import sys\n[sys.argv, '/workspace' in sys.path]"), [[""], False])
+                if flags & HOLD:
+                    os.kill(fork.answer.holder, signal.SIGKILL)
+                self.end(fork)
+        self.nobody_is_left()
+
+    def test_channel_is_closed_on_exec(self):
+        fork = self.zygote.fork()
+        fork.setup()
+        self.assertEqual(fork.value("import fcntl\nfcntl.fcntl(3, fcntl.F_GETFD)"), 1)
+        self.assertEqual(fork.value("import os\nos.popen('exec 2>&1; ls -l /proc/self/fd/3').close() is not None"), True)
+        self.end(fork)
+
+    def test_signals(self):
+        """None is blocked in a fork, and a child's end means what it means in any process."""
+        for flags in (0, HOLD, PROGRAM | REHEARSE | HOLD):
+            fork = self.zygote.fork(flags=flags)
+            fork.setup()
+            self.assertEqual(fork.value("import signal\n[sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())), signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL]"), [[], True])
+            with open("/proc/%d/status" % fork.answer.pid) as file:
+                status = dict(line.split(":", 1) for line in file)
+            bit = 1 << (signal.SIGCHLD - 1)
+            self.assertEqual([int(status[name], 16) & bit for name in ("SigBlk", "SigIgn", "SigCgt")], [0, 0, 0])
+            self.assertEqual(int(status["SigBlk"], 16), 0)
+            self.assertEqual(fork.value("seen = []\nsignal.signal(signal.SIGCHLD, lambda *given: seen.append(1))\nimport os\n[os.system('exit 3') >> 8, len(seen)]"), [3, 1])
+            if flags & HOLD:
+                os.kill(fork.answer.holder, signal.SIGKILL)
+            self.end(fork)
+
+    def test_interrupt_of_the_zygote(self):
+        """It goes on, and so does whoever is forked then."""
+        os.kill(self.zygote.pid, signal.SIGINT)
+        fork = self.zygote.fork()
+        fork.setup()
+        self.assertEqual(fork.value("1 + 1"), 2)
+        self.end(fork)
+
+    def test_as_many_guests_as_there_may_be(self):
+        """One more is not forked, and when there is room again the next one is."""
+        with Zygote() as zygote:
+            init = Init()
+            for guest in range(1024):
+                zygote.request([init.theirs.fileno()], guest=guest)
+            zygote.request([init.theirs.fileno()], guest=2000)
+            message = zygote.channel.receive()
+            self.assertEqual(message, {"event": "not_forked", "guest": 2000, "step": "fork", "errno": errno.EAGAIN})
+            init.close()  # which ends all of them: they wait for its list
+            ended = [zygote.channel.receive() for _ in range(1024)]
+            self.assertEqual({message["guest"] for message in ended}, set(range(1024)))
+            self.assertEqual({os.WEXITSTATUS(message["status"]) for message in ended}, {127})
+            fork = zygote.fork()
+            self.assertEqual(fork.answer.failed, -1)
+            fork.close()
 
     def test_half_a_frame(self):
         """The zygote waits for the rest of a request."""
-        ours, theirs = socket.socketpair()
-        data = fake.frame({"op": "other", "guest": 3})
-        self.zygote.channel.sock.sendall(data[:2])
-        time.sleep(0.05)
-        self.zygote.channel.sock.sendall(data[2:9])
-        time.sleep(0.05)
-        self.zygote.channel.sock.sendall(data[9:])
-        self.assertEqual(self.zygote.channel.receive()["event"], "not_forked")
+        data = fakezygote.frame(fakezygote.REQUEST.pack(3, 5, -1, 0, 0) + fakezygote.encode([]))
+        for part in (data[:2], data[2:9], data[9:30], data[30:]):
+            self.zygote.channel.sock.sendall(part)
+            time.sleep(0.05)
+        self.assertEqual(self.not_forked(), (3, "request", errno.EINVAL))
+
+    def test_half_a_list(self):
+        """And a fork for the rest of its init's list."""
+        init = Init()
+        self.zygote.request([init.theirs.fileno()], guest=4)
+        init.theirs.close()
+        data = fakezygote.frame(fakezygote.encode([{"nr": GETPID, "args": []}] * 2))
+        for part in (data[:3], data[3:50], data[50:]):
+            init.sock.sendall(part)
+            time.sleep(0.05)
+        self.assertEqual(init.receive().failed, -1)
+        init.close()
+        self.ended()
+
+    def test_addresses_that_are_not_random(self):
+        """Then the heap follows the program's own data without a gap."""
+        import ctypes
+
+        personality = ctypes.CDLL(None).personality
+        before = personality(ctypes.c_ulong(0xFFFFFFFF))
+        personality(ctypes.c_ulong(before | 0x40000))
+        try:
+            zygote = Zygote(["json"])
+        finally:
+            personality(ctypes.c_ulong(before))
+        with zygote:
+            for flags in (0, PROGRAM | REHEARSE):
+                fork = zygote.fork(flags=flags)
+                fork.setup()
+                self.assertEqual(fork.value("import json\njson.loads('[1]')"), [1])
+                fork.close()
+                self.assertEqual(zygote.channel.receive()["status"], 0)
+
+    def test_without_the_library(self):
+        with tempfile.TemporaryDirectory() as directory:
+            os.symlink(os.path.dirname(fake.RUNNER), directory + "/python")
+            with unittest.mock.patch("fake.RUNNER", directory + "/python/__main__.py"), Zygote() as zygote:
+                self.assertEqual(zygote.ready["event"], "unfit")
+                self.assertIn("zygote.so", zygote.ready["why"])
+                self.assertEqual(os.WEXITSTATUS(zygote.wait()), 1)
 
     def test_end(self):
         zygote = Zygote()
@@ -243,31 +516,31 @@ drawn"""
     def test_random_numbers_differ(self):
         self.draw([None] * 40)
 
-    def draw(self, holders):
+    def draw(self, sandboxes):
         seen = []
-        for holder in holders:
-            descriptor = holder.open("pid") if holder else None
+        for sandbox in sandboxes:
+            descriptor = sandbox.open("pid") if sandbox else None
             fork = self.zygote.fork(pid_namespace=descriptor)
-            if holder:
+            if sandbox:
                 os.close(descriptor)
-                self.pids.add(fork.answer["pid"])
+                self.pids.add(fork.answer.pid)
             fork.setup()
             seen += fork.value(self.DRAW)
             self.end(fork)
         self.assertEqual(len(seen), len(set(seen)))
-        self.assertEqual(len(seen), len(holders) * (12 if "numpy" in self.zygote.ready["imported"] else 10))
+        self.assertEqual(len(seen), len(sandboxes) * (12 if "numpy" in self.zygote.ready["imported"] else 10))
 
     @unittest.skipUnless(os.geteuid() == 0, "NOT TESTED: namespaces (they need root)")
     def test_namespaces(self):
-        holder = Holder()
-        self.addCleanup(holder.close)
+        sandbox = Namespaces()
+        self.addCleanup(sandbox.close)
         names = ("uts", "net", "ipc")
-        descriptors = [holder.open(name) for name in names]
-        pid_namespace = holder.open("pid")
+        descriptors = [sandbox.open(name) for name in names]
+        pid_namespace = sandbox.open("pid")
         fork = self.zygote.fork(namespaces=descriptors, pid_namespace=pid_namespace)
         for descriptor in [*descriptors, pid_namespace]:
             os.close(descriptor)
-        self.assertEqual(fork.answer["pid"], 2)
+        self.assertEqual(fork.answer.pid, 2)
         fork.setup()
         self.assertEqual(fork.value("import os\nos.getpid()"), 2)
         self.assertEqual(fork.value("open('/proc/net/dev').read().count(':')"), 1)
@@ -275,17 +548,17 @@ drawn"""
         self.assertEqual(os.readlink("/proc/%d/ns/pid" % self.zygote.pid), os.readlink("/proc/self/ns/pid"))
         self.assertEqual(os.readlink("/proc/%d/ns/pid_for_children" % self.zygote.pid), os.readlink("/proc/self/ns/pid"))
         another = self.zygote.fork()
-        self.assertGreater(another.answer["pid"], 2)
+        self.assertGreater(another.answer.pid, 2)
         self.end(another)
         self.assertEqual(self.end(fork)["status"], 0)
 
     @unittest.skipUnless(os.geteuid() == 0, "NOT TESTED: namespaces (they need root)")
     def test_random_numbers_differ_with_the_same_pid(self):
-        holders = [Holder() for _ in range(10)]
-        for holder in holders:
-            self.addCleanup(holder.close)
+        sandboxes = [Namespaces() for _ in range(10)]
+        for sandbox in sandboxes:
+            self.addCleanup(sandbox.close)
         self.pids = set()
-        self.draw(holders)
+        self.draw(sandboxes)
         self.assertEqual(self.pids, {2})
 
 

@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use belljar_core::{Limits, ProviderError};
 
-use super::cgroup::{self, Group, GroupLimits, GroupUsage, Hierarchy};
+use super::cgroup::{self, Group, GroupLimits, Hierarchy};
 use crate::wire::CgroupJoin;
 
 /// A group that is removed when it goes out of scope; by then nothing may be in it.
@@ -22,13 +23,17 @@ pub(crate) struct SandboxGroup {
 }
 
 impl SandboxGroup {
-    /// Makes the group of that name, limited from the start.
+    /// Makes the group of that name, limited from the start; `shares` where it may get a share of the processors later.
     pub(crate) fn make(
         hierarchy: &dyn Hierarchy,
         name: &str,
         limits: GroupLimits,
+        shares: bool,
     ) -> Result<Self, ProviderError> {
-        let group = hierarchy.create(name).map_err(|error| failed("make", error))?;
+        let shares = shares || limits.cpu_percent.is_some();
+        let group = hierarchy
+            .create(name, shares)
+            .map_err(|error| failed("make", error))?;
         let mut made = Self {
             dirs: group.dirs(),
             out_of_memory: group.out_of_memory_event(),
@@ -49,9 +54,17 @@ impl SandboxGroup {
         self.group.join().map_err(|error| failed("enter", error))
     }
 
-    /// Files into which a task writes `0` to move here.
-    pub(crate) fn entries(&self) -> Result<Vec<OwnedFd>, ProviderError> {
-        self.group.entries().map_err(|error| failed("enter", error))
+    /// Files into which a task writes `0` to move here. What was opened for init may be of use again.
+    pub(crate) fn entries(
+        &self,
+        join: CgroupJoin,
+        opened: &[OwnedFd],
+    ) -> Result<Vec<OwnedFd>, ProviderError> {
+        let entries = match join {
+            CgroupJoin::Tasks(_) => opened.iter().map(OwnedFd::try_clone).collect(),
+            CgroupJoin::None | CgroupJoin::Born => self.group.entries(),
+        };
+        entries.map_err(|error| failed("enter", error))
     }
 
     pub(crate) fn limit(&mut self, limits: &Limits) -> Result<(), ProviderError> {
@@ -68,8 +81,17 @@ impl SandboxGroup {
         Ok(())
     }
 
-    pub(crate) fn usage(&self) -> GroupUsage {
-        self.group.usage()
+    /// The processor time that it has used so far, where that is counted.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        self.group.cpu()
+    }
+
+    pub(crate) fn memory_peak(&self) -> Option<u64> {
+        self.group.memory_peak()
+    }
+
+    pub(crate) fn out_of_memory_kills(&self) -> u64 {
+        self.group.out_of_memory_kills()
     }
 
     pub(crate) fn out_of_memory_event(&self) -> Option<OwnedFd> {

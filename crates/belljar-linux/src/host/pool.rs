@@ -13,6 +13,7 @@ use super::cgroup::GroupLimits;
 use super::raise::{self, Raised, Wanted};
 use super::shared::Shared;
 use super::shown::Shown;
+use super::zygote::Purpose;
 use crate::wire::{GuestSpec, ShellSpec};
 
 /// How sandboxes are kept ready.
@@ -60,6 +61,8 @@ impl PoolSettings {
     }
 }
 
+/// How long a stock that did not suffice is filled without anything that is not needed.
+const HURRY: Duration = Duration::from_secs(1);
 /// How long to wait after something could not be raised.
 const SULK: Duration = Duration::from_secs(1);
 
@@ -69,8 +72,8 @@ pub(crate) struct Shape {
     pub shows: Vec<Shown>,
     pub shell: ShellSpec,
     pub limits: GroupLimits,
-    /// The guest that waits in it, and what it has imported.
-    pub guest: Option<(GuestSpec, Vec<String>)>,
+    /// The guest that waits in it, what it has imported, and what it is ready for.
+    pub guest: Option<(GuestSpec, Vec<String>, Purpose)>,
 }
 
 #[derive(Debug, Default)]
@@ -94,8 +97,8 @@ struct Stock {
     last_asked: Instant,
     /// How many to keep.
     target: usize,
-    /// Whether somebody came in vain since it was last full.
-    hurry: bool,
+    /// When somebody last came in vain.
+    missed: Option<Instant>,
     /// What to raise.
     recipe: Recipe,
     not_before: Instant,
@@ -153,7 +156,7 @@ impl Pool {
         if taken.is_none() && broken.is_empty() && stock.target > 0 {
             // They are taken faster than they come.
             stock.target = (stock.target * 2).min(settings.most);
-            stock.hurry = true;
+            stock.missed = Some(stock.last_asked);
         }
         let short = stock.ready.len() < stock.target;
         if short {
@@ -281,7 +284,6 @@ impl Pool {
                 Ok(raised) => {
                     stock.failure = None;
                     stock.ready.push_back(raised);
-                    stock.hurry &= stock.ready.len() < stock.target;
                 }
                 Err(failure) => {
                     stock.failure = Some(failure);
@@ -334,7 +336,7 @@ impl Pool {
                 Box::new(shape.clone()),
                 stock.recipe.clone(),
                 missing,
-                stock.hurry,
+                stock.missed.is_some_and(|missed| missed.elapsed() < HURRY),
             );
         }
         if let Some((_, stock)) = short {
@@ -378,7 +380,7 @@ impl Stock {
             asked: 0,
             last_asked: Instant::now(),
             target: 0,
-            hurry: false,
+            missed: None,
             recipe,
             not_before: Instant::now(),
             failure: None,

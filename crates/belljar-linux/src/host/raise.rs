@@ -19,7 +19,7 @@ use super::nursery::{Asked, Nursery};
 use super::output;
 use super::probe;
 use super::shared::Shared;
-use super::zygote::{self, Rehearsal, Zygote};
+use super::zygote::{self, Errand, Zygote};
 use crate::wire::{self, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
 
 /// How long any one step may take, on a machine that is very busy.
@@ -31,6 +31,8 @@ pub(crate) struct Wanted {
     pub nursery: Arc<Nursery>,
     pub shell: ShellSpec,
     pub limits: GroupLimits,
+    /// Whether its share of the processors may be changed later.
+    pub shares: bool,
     pub guest: Option<WantedGuest>,
 }
 
@@ -38,9 +40,8 @@ pub(crate) struct Wanted {
 #[derive(Clone, Debug)]
 pub(crate) struct WantedGuest {
     pub spec: GuestSpec,
-    /// Who forks it; without one it is started by init.
-    pub zygote: Option<Arc<Zygote>>,
-    pub rehearse: Option<Rehearsal>,
+    /// Who forks it, and for what; without one it is started by init.
+    pub zygote: Option<(Arc<Zygote>, Errand)>,
 }
 
 /// A sandbox that stands and that nobody has moved into.
@@ -138,6 +139,7 @@ pub(crate) fn begin(shared: &Shared, wanted: Wanted, name: &str) -> Result<Risin
         nursery,
         mut shell,
         limits,
+        shares,
         guest,
     } = wanted;
     let group = match shared.hierarchy() {
@@ -145,6 +147,7 @@ pub(crate) fn begin(shared: &Shared, wanted: Wanted, name: &str) -> Result<Risin
             hierarchy,
             &group_name(shared.tag(), name),
             limits,
+            shares,
         )?),
         Err(_) => None,
     };
@@ -154,7 +157,7 @@ pub(crate) fn begin(shared: &Shared, wanted: Wanted, name: &str) -> Result<Risin
     if let Some(group) = &group {
         (shell.cgroup, fds) = group.join()?;
         if forked {
-            entries = group.entries()?;
+            entries = group.entries(shell.cgroup, &fds)?;
         }
     }
     let asked = nursery
@@ -247,11 +250,12 @@ fn start(shell: &RaisedShell, guest: WantedGuest, groups: &[OwnedFd]) -> Result<
             tell(&InitRequest::Exec(spec), &streams)?;
             None
         }
-        Some(zygote) => {
+        Some((zygote, errand)) => {
             let (to_fork, to_init) = wire::pair().map_err(made)?;
             let fds: Vec<_> = [to_fork.as_fd()].into_iter().chain(streams).collect();
-            tell(&InitRequest::Adopt(spec), &fds)?;
-            let ended = zygote.fork(&shell.namespaces, to_init.as_fd(), groups, guest.rehearse);
+            let held = errand.hold;
+            tell(&InitRequest::Adopt { spec, held }, &fds)?;
+            let ended = zygote.fork(&shell.namespaces, to_init.as_fd(), groups, errand);
             Some(ended.map_err(|error| failed("fork", "an interpreter", error))?)
         }
     };

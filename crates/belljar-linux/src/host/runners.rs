@@ -15,21 +15,30 @@ macro_rules! embed {
     };
 }
 
+/// What of Python's zygote is no Python, and its place.
+const NATIVE: (&str, &[u8]) = (
+    "native/zygote.so",
+    include_bytes!(concat!(env!("OUT_DIR"), "/zygote.so")),
+);
+
 const FILES: &[(&str, &str)] = embed! {
-    "python": "__main__.py", "calls.py", "cells.py", "channel.py", "check.py", "decode.py", "displays.py", "encode.py", "ending.py", "environment.py", "holder.py", "imports.py", "interrupts.py", "loop.py", "program.py", "reseed.py", "runner.py", "session.py", "sources.py", "streams.py", "tables.py", "tools.py", "tracebacks.py", "watch.py", "zygote.py";
+    "python": "__main__.py", "cells.py", "channel.py", "check.py", "decode.py", "displays.py", "encode.py", "ending.py", "environment.py", "imports.py", "interrupts.py", "loop.py", "program.py", "reseed.py", "runner.py", "session.py", "sources.py", "streams.py", "tables.py", "tools.py", "tracebacks.py", "watch.py", "zygote.py";
     "node": "channel.js", "checks.js", "display.js", "errors.js", "guarded.js", "local.js", "main.js", "modules.js", "program.js", "realm.js", "session.js", "source.js", "stdio.js", "values.js";
 };
 
 /// Where each file stands, and what is in it.
 pub(crate) fn files() -> impl Iterator<Item = (String, Vec<u8>)> {
-    FILES.iter().map(|(name, text)| {
+    let texts = FILES.iter().map(|(name, text)| {
         let text = if weaken::is_off("reseed") && *name == "python/reseed.py" {
-            "def reseed():\n    pass\n"
+            "def prepare():\n    pass\n\n\ndef reseed():\n    pass\n"
         } else {
             text
         };
-        (format!("{RUNNER_DIR}/{name}"), text.as_bytes().to_vec())
-    })
+        (*name, text.as_bytes())
+    });
+    texts
+        .chain([NATIVE])
+        .map(|(name, content)| (format!("{RUNNER_DIR}/{name}"), content.to_vec()))
 }
 
 #[cfg(test)]

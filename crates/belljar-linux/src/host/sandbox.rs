@@ -225,6 +225,7 @@ async fn raise_for(shared: &Arc<Shared>, id: &str, plan: &Plan) -> Result<(Raise
             nursery: shared.nursery(plan)?,
             shell: spec::shell(plan),
             limits: limits_of(plan.limits()),
+            shares: true,
             guest: None,
         },
     };

@@ -156,12 +156,14 @@ impl NativeSandbox {
         self.shell.tell(&InitRequest::Backstop {
             wall_millis: wall.try_into().unwrap_or(u64::MAX),
         });
-        let message = json!({
-            "op": "program",
-            "path": script.path(),
-            "args": script.args(),
-            "env": stage.env(),
-        });
+        // What is usual is left out: an interpreter that finds nothing else has nothing to take apart.
+        let mut message = json!({ "op": "program", "path": script.path() });
+        if !script.args().is_empty() {
+            message["args"] = json!(script.args());
+        }
+        if stage.warm().is_none_or(|warm| warm.env() != stage.env()) {
+            message["env"] = json!(stage.env());
+        }
         guest.channel.say(message.to_string().as_bytes());
         Ok(Some(Started {
             output: guest.output,

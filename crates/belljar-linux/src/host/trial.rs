@@ -71,6 +71,7 @@ pub(super) fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> 
             tasks: 8,
             cpu_percent: None,
         },
+        shares: true,
         guest: None,
     };
     // A thread of its own: the caller may be inside a runtime, which must not be blocked on.

@@ -12,7 +12,7 @@ use super::raise::{Wanted, WantedGuest};
 use super::shared::Shared;
 use super::shown::{self, Shown};
 use super::spec;
-use super::zygote::{Life, Rehearsal, Zygote};
+use super::zygote::{Errand, Life, Purpose, Zygote};
 use crate::wire::{GuestSpec, ZygoteSpec};
 
 /// How long a zygote may take to import what it is to import.
@@ -35,7 +35,7 @@ pub(crate) struct Outline {
     pub shape: Shape,
     /// The zygote that could fork its guest.
     breed: Option<Breed>,
-    rehearsal: Rehearsal,
+    purpose: Purpose,
 }
 
 /// The outline of `plan`'s sandbox; `None` where it is one of a kind.
@@ -51,7 +51,11 @@ pub(crate) fn outline(shared: &Shared, plan: &Plan) -> Option<Outline> {
         .map(|warm| preload_of(shared, plan, warm))
         .unwrap_or_default();
     let shows = Shown::all(plan.shows());
-    let guest = warm.map(|warm| (guest(shared, plan, stage, warm), preload.clone()));
+    let purpose = match warm.and_then(Warm::script) {
+        Some(_) => Purpose::Program,
+        None => Purpose::Cells,
+    };
+    let guest = warm.map(|warm| (guest(shared, plan, stage, warm), preload.clone(), purpose));
     let breed = warm.filter(|warm| warm.forks()).map(|warm| Breed {
         shows: shows.clone(),
         runner: warm.runner().to_vec(),
@@ -66,10 +70,7 @@ pub(crate) fn outline(shared: &Shared, plan: &Plan) -> Option<Outline> {
             guest,
         },
         breed,
-        rehearsal: match warm.and_then(Warm::script) {
-            Some(_) => Rehearsal::Program,
-            None => Rehearsal::Cell,
-        },
+        purpose,
     })
 }
 
@@ -128,16 +129,21 @@ impl Outline {
         rehearse: bool,
     ) -> Option<Wanted> {
         let guest = match (&self.shape.guest, &self.breed, zygote) {
-            (Some((spec, _)), Some(_), Some(zygote)) => Some(WantedGuest {
+            (Some((spec, ..)), Some(_), Some(zygote)) => Some(WantedGuest {
                 spec: spec.clone(),
-                zygote: Some(zygote),
-                rehearse: rehearse.then_some(self.rehearsal),
+                zygote: Some((
+                    zygote,
+                    Errand {
+                        purpose: self.purpose,
+                        rehearse,
+                        hold: rehearse && self.purpose == Purpose::Program,
+                    },
+                )),
             }),
             // Starting the runner takes as long as starting the interpreter, so only ahead of time.
-            (Some((spec, _)), None, _) if ahead => Some(WantedGuest {
+            (Some((spec, ..)), None, _) if ahead => Some(WantedGuest {
                 spec: spec.clone(),
                 zygote: None,
-                rehearse: None,
             }),
             _ => None,
         };
@@ -145,6 +151,8 @@ impl Outline {
             nursery: shared.nursery_showing(&self.shape.shows).ok()?,
             shell: self.shape.shell.clone(),
             limits: self.shape.limits,
+            // An execution of a session may ask for one; a program runs once, with what it was planned with.
+            shares: self.purpose == Purpose::Cells,
             guest,
         })
     }

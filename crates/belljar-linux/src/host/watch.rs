@@ -1,6 +1,7 @@
 //! What may end a stage from outside: its deadline, its CPU time, its memory.
 
 use std::os::fd::OwnedFd;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use belljar_core::provider::Ended;
@@ -39,7 +40,7 @@ impl Watch {
         group: Option<&SandboxGroup>,
         memory_accounted: bool,
     ) -> Self {
-        let before = group.map(SandboxGroup::usage).unwrap_or_default();
+        let cpu_before = group.and_then(SandboxGroup::cpu);
         let cpu_limit = limits.cpu_time().duration();
         let started = tokio::time::Instant::from_std(started);
         let far = Duration::from_secs(86_400 * 365);
@@ -51,14 +52,14 @@ impl Watch {
             next_cpu_check(cpu_limit, Duration::ZERO)
         };
         Self {
-            adds_up: memory_limit.is_some() || before.cpu.is_none(),
+            adds_up: memory_limit.is_some() || cpu_before.is_none(),
             deadline: started + limits.wall_time().duration().min(far),
             cpu_limit,
-            cpu_before: before.cpu.unwrap_or_default(),
+            cpu_before: cpu_before.unwrap_or_default(),
             cpu_seen: Duration::ZERO,
             memory_limit,
             memory_seen: None,
-            kills_before: before.out_of_memory_kills,
+            kills_before: group.map_or(0, SandboxGroup::out_of_memory_kills),
             next_look: started + first_look.min(far),
             out_of_memory: group
                 .and_then(SandboxGroup::out_of_memory_event)
@@ -68,7 +69,7 @@ impl Watch {
 
     /// Counts from now on, for processes that were there before.
     pub(crate) fn forget_before(&mut self, group: Option<&SandboxGroup>, roots: &[i32]) {
-        if group.and_then(|group| group.usage().cpu).is_none() {
+        if group.and_then(SandboxGroup::cpu).is_none() {
             self.cpu_before = tree_usage(roots).cpu;
         }
     }
@@ -106,7 +107,7 @@ impl Watch {
 
     /// Whether the kernel has killed something for want of memory since this began.
     pub(crate) fn saw_memory_run_out(&self, group: Option<&SandboxGroup>) -> bool {
-        group.is_some_and(|group| group.usage().out_of_memory_kills > self.kills_before)
+        group.is_some_and(|group| group.out_of_memory_kills() > self.kills_before)
     }
 
     /// What was used: the kernel's count where there is one, else init's word, else what was seen.
@@ -116,20 +117,19 @@ impl Watch {
         reported: Option<Duration>,
         wall: Duration,
     ) -> Usage {
-        let counted = group.map(SandboxGroup::usage).unwrap_or_default();
-        let cpu = match counted.cpu {
+        let cpu = match group.and_then(SandboxGroup::cpu) {
             Some(cpu) => cpu.saturating_sub(self.cpu_before),
             None => reported.unwrap_or(self.cpu_seen),
         };
         Usage {
             wall_seconds: wall.as_secs_f64(),
             cpu_seconds: cpu.as_secs_f64(),
-            memory_peak: counted.memory_peak.or(self.memory_seen),
+            memory_peak: group.and_then(SandboxGroup::memory_peak).or(self.memory_seen),
         }
     }
 
     fn look(&mut self, group: Option<&SandboxGroup>, roots: &[i32]) -> Option<Ended> {
-        let counted = group.and_then(|group| group.usage().cpu);
+        let counted = group.and_then(SandboxGroup::cpu);
         let tree = if counted.is_none() || self.memory_limit.is_some() {
             tree_usage(roots)
         } else {
@@ -162,6 +162,9 @@ impl Watch {
 /// When CPU time must be looked at next: not before all processors together could have used up
 /// what is left.
 fn next_cpu_check(limit: Duration, used: Duration) -> Duration {
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    // To ask takes a look at half a dozen files, so it is asked once.
+    static PROCESSORS: LazyLock<u32> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, |count| count.get() as u32));
+    let processors = *PROCESSORS;
     (limit.saturating_sub(used) / processors).max(SHORTEST)
 }

@@ -52,20 +52,31 @@ pub(crate) enum Life {
     Lost,
 }
 
-/// What a guest that will wait does beforehand: a fork's first write to a page takes the kernel a copy, and
-/// nobody needs to wait for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rehearsal {
+/// What a guest is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    /// One program, from its start to its end.
     Program,
-    Cell,
+    /// The cells of a session.
+    Cells,
 }
 
-impl Rehearsal {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Program => "program",
-            Self::Cell => "cell",
-        }
+/// What a fork is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errand {
+    pub purpose: Purpose,
+    /// Whether it touches beforehand what it will need: a fork's first write to a page takes the kernel a copy, and
+    /// nobody needs to wait for that.
+    pub rehearse: bool,
+    /// Whether its end is to be told before its memory is taken down.
+    pub hold: bool,
+}
+
+impl Errand {
+    /// As the zygote reads it.
+    const fn flags(self) -> i32 {
+        let program = matches!(self.purpose, Purpose::Program);
+        program as i32 | (self.rehearse as i32) << 1 | (self.hold as i32) << 2
     }
 }
 
@@ -151,7 +162,7 @@ impl Zygote {
         namespaces: &[OwnedFd],
         channel: BorrowedFd<'_>,
         groups: &[OwnedFd],
-        rehearse: Option<Rehearsal>,
+        errand: Errand,
     ) -> io::Result<Ended> {
         let (sender, ended) = oneshot::channel();
         let guest = {
@@ -164,15 +175,7 @@ impl Zygote {
             state.guests.insert(guest, sender);
             guest
         };
-        let calls = entering(self.host_ids, groups.len());
-        let message = json!({
-            "op": "fork",
-            "guest": guest,
-            "pid_namespace": 0,
-            "channel": NAMESPACE_NAMES.len(),
-            "calls": calls::to_json(&calls),
-            "rehearse": rehearse.map(Rehearsal::word),
-        });
+        let message = request(guest, errand, &entering(self.host_ids, groups.len()));
         let fds: Vec<BorrowedFd<'_>> = namespaces
             .iter()
             .map(AsFd::as_fd)
@@ -181,7 +184,7 @@ impl Zygote {
             .collect();
         let sent = {
             let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-            wire::send_json(&self.socket, &message, &fds)
+            wire::send_bytes(&self.socket, &message, &fds)
         };
         if let Err(error) = sent {
             lock(&self.shared.state).guests.remove(&guest);
@@ -196,6 +199,17 @@ impl Drop for Zygote {
         // Hanging up ends it; the listener sees that too and goes.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
+}
+
+/// What a zygote is asked (see guest/PROTOCOL.md).
+fn request(guest: u64, errand: Errand, calls: &[Call]) -> Vec<u8> {
+    let (channel, pid_namespace) = (NAMESPACE_NAMES.len() as i32, 0i32);
+    let mut bytes = guest.to_le_bytes().to_vec();
+    for word in [channel, pid_namespace, errand.flags(), 0] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(calls::encode(calls));
+    bytes
 }
 
 /// What takes a fork into a shell: its groups, its namespaces, its one user.

@@ -3,14 +3,13 @@
 //! What turns a process into a guest is a list of these. Init performs it in a fork of its own, a
 //! warm interpreter in one of its forks: one plan, two small interpreters.
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use crate::sys::calls::list;
 
 /// One system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     /// The step it belongs to.
-    pub step: String,
+    pub step: &'static str,
     pub number: i64,
     pub args: Vec<Arg>,
     /// What it must return; anything but an error where this is not said.
@@ -53,9 +52,9 @@ impl Arg {
 }
 
 impl Call {
-    pub(crate) fn new(step: &str, number: libc::c_long, args: impl IntoIterator<Item = Arg>) -> Self {
+    pub(crate) fn new(step: &'static str, number: libc::c_long, args: impl IntoIterator<Item = Arg>) -> Self {
         Self {
-            step: step.to_owned(),
+            step,
             number,
             args: args.into_iter().collect(),
             expect: None,
@@ -86,53 +85,88 @@ impl Call {
     }
 }
 
-/// A list as a warm interpreter reads it (see CALL in guest/PROTOCOL.md).
-pub(crate) fn to_json(calls: &[Call]) -> Value {
-    calls.iter().map(call_to_json).collect()
-}
-
-#[derive(Serialize)]
-struct Written<'a> {
-    step: &'a str,
-    nr: i64,
-    args: Vec<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expect: Option<i64>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    optional: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    send: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    out: Option<(usize, String)>,
-}
-
-fn call_to_json(call: &Call) -> Value {
-    let written = Written {
-        step: &call.step,
-        nr: call.number,
-        args: call.args.iter().map(arg_to_json).collect(),
-        expect: call.expect,
-        optional: call.optional,
-        send: call.send,
-        out: call.out.as_ref().map(|(index, bytes)| (*index, base64(bytes))),
+/// A list as one piece of memory, ready to be performed (see guest/native/calls.rs).
+pub(crate) fn encode(calls: &[Call]) -> Vec<u8> {
+    let pointers = |arg: &Arg| match arg {
+        Arg::Bytes(_, pointers) => pointers.len(),
+        _ => 0,
     };
-    // Numbers and texts always have a JSON form.
-    serde_json::to_value(written).unwrap_or_default()
+    let fixes = calls.iter().flat_map(|call| &call.args).map(pointers).sum();
+    let head = size_of::<list::Head>() + fixes * size_of::<list::Fix>();
+    let mut memory = Memory {
+        start: head + calls.len() * size_of::<list::Call>(),
+        bytes: Vec::new(),
+        fixes: Vec::with_capacity(fixes),
+    };
+    let calls: Vec<u8> = calls.iter().flat_map(|call| written(call, &mut memory)).collect();
+    let count = |number: usize| (number as u32).to_ne_bytes();
+    let mut all = Vec::with_capacity(memory.start + memory.bytes.len());
+    all.extend(count(fixes));
+    all.extend(count(calls.len() / size_of::<list::Call>()));
+    for (place, target) in memory.fixes {
+        all.extend(count(place));
+        all.extend(count(target));
+    }
+    all.extend(calls);
+    all.extend(memory.bytes);
+    all
 }
 
-fn arg_to_json(arg: &Arg) -> Value {
-    match arg {
-        Arg::Number(number) => json!(number),
-        Arg::Fd(index) => json!({ "fd": index }),
-        Arg::Result(index) => json!({ "result": index }),
-        Arg::Bytes(bytes, pointers) => {
-            let pointers: Vec<_> = pointers.iter().map(|(at, to)| (at, base64(to))).collect();
-            json!({ "bytes": base64(bytes), "pointers": pointers })
-        }
+/// What the calls of a list point to.
+struct Memory {
+    /// Its offset in the list.
+    start: usize,
+    bytes: Vec<u8>,
+    fixes: Vec<(usize, usize)>,
+}
+
+impl Memory {
+    /// Puts these bytes there, where the kernel may take them for a struct of its own. Returns their offset.
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        let offset = self.start + self.bytes.len();
+        self.bytes.extend(bytes);
+        offset
     }
 }
 
-fn base64(bytes: &[u8]) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
+fn written(call: &Call, memory: &mut Memory) -> Vec<u8> {
+    let mut kinds = [list::NUMBER; 6];
+    let mut values = [0i64; 6];
+    for ((arg, kind), value) in call.args.iter().zip(&mut kinds).zip(&mut values) {
+        (*kind, *value) = match arg {
+            Arg::Number(number) => (list::NUMBER, *number),
+            Arg::Fd(index) => (list::FD, *index as i64),
+            Arg::Result(index) => (list::RESULT, *index as i64),
+            Arg::Bytes(bytes, pointers) => {
+                let offset = memory.put(bytes);
+                for (at, target) in pointers {
+                    let target = memory.put(target);
+                    memory.fixes.push((offset + at, target));
+                }
+                (list::MEMORY, offset as i64)
+            }
+        };
+    }
+    let (left, left_in, left_size) = call.out.as_ref().map_or((0, 0, 0), |(argument, bytes)| {
+        (
+            memory.put(bytes),
+            values.get(*argument).map_or(0, |at| *at as usize),
+            bytes.len(),
+        )
+    });
+    let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+    let flags = flag(call.optional, list::OPTIONAL)
+        | flag(call.send, list::SEND)
+        | flag(call.expect.is_some(), list::EXPECT);
+    let mut bytes = Vec::with_capacity(size_of::<list::Call>());
+    bytes.extend((call.number as i32).to_ne_bytes());
+    bytes.extend([flags, call.args.len() as u8]);
+    bytes.extend(kinds);
+    for number in [left, left_in, left_size] {
+        bytes.extend((number as u32).to_ne_bytes());
+    }
+    bytes.extend(call.expect.unwrap_or(0).to_ne_bytes());
+    bytes.extend(values.iter().flat_map(|value| value.to_ne_bytes()));
+    bytes
 }

@@ -41,7 +41,7 @@ fn try_become(
         sys::process::reset_signals();
     }
     let listener = sys::calls::perform(&plan.calls, &plan.fds(streams)).map_err(|failed| StepFailure {
-        step: failed.step,
+        step: failed.step.to_owned(),
         errno: failed.errno,
     })?;
     let fds: Vec<_> = listener.iter().map(AsFd::as_fd).collect();

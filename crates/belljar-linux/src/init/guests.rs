@@ -68,18 +68,23 @@ impl PidOne<'_> {
         };
         drop(theirs);
         let listener = hear_guest(&ours)?;
-        self.guest = Some(self.running(spec, pid, listener, None)?);
+        self.guest = Some(self.running(spec, pid, listener, None, false));
         Ok(plan.notes)
     }
 
-    pub(super) fn adopt(&mut self, spec: Box<GuestSpec>, mut fds: Vec<OwnedFd>) -> Result<(), StepFailure> {
+    pub(super) fn adopt(
+        &mut self,
+        spec: Box<GuestSpec>,
+        held: bool,
+        mut fds: Vec<OwnedFd>,
+    ) -> Result<(), StepFailure> {
         if fds.is_empty() {
             return Err(StepFailure::new("Adopt", io::ErrorKind::InvalidInput));
         }
         let channel = fds.remove(0);
-        let plan = self.plan(&spec, Start::Warm, fds.len())?;
-        let adoption =
-            Adoption::begin(channel, spec, plan, &fds).map_err(|error| StepFailure::new("Adopt", error))?;
+        let plan = self.plan(&spec, Start::Warm { held }, fds.len())?;
+        let adoption = Adoption::begin(channel, spec, held, plan, &fds)
+            .map_err(|error| StepFailure::new("Adopt", error))?;
         self.adoption = Some(adoption);
         Ok(())
     }
@@ -94,9 +99,10 @@ impl PidOne<'_> {
                 .ok_or(rustix::io::Errno::SRCH)
                 .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()))
                 .map_err(|error| StepFailure::new("Adopt", error))?;
-            let mut guest = self.running(&adoption.spec, arrival.pid, arrival.listener, Some(ended))?;
+            let (spec, held) = (&adoption.spec, adoption.held);
+            let mut guest = self.running(spec, arrival.pid, arrival.listener, Some(ended), held);
             guest.room.leave_out(arrival.holder);
-            if arrival.holder.is_none() && guest.listener.is_some() {
+            if held && arrival.holder.is_none() && guest.listener.is_some() {
                 // There is room for one, which is not to be filled by another.
                 guest
                     .room
@@ -126,25 +132,19 @@ impl PidOne<'_> {
         pid: i32,
         listener: Option<OwnedFd>,
         adopted: Option<OwnedFd>,
-    ) -> Result<Running, StepFailure> {
-        let proc = self
-            .proc
-            .as_ref()
-            .map(OwnedFd::try_clone)
-            .transpose()
-            .map_err(|error| StepFailure::new("Room", error))?;
-        let adopted_one = adopted.is_some();
-        Ok(Running {
+        held: bool,
+    ) -> Running {
+        Running {
             pid,
             adopted,
             listener,
             room: Room::new(
-                proc,
+                self.has_proc,
                 spec.limits.processes,
-                spec.limits.tasks + u64::from(adopted_one),
+                spec.limits.tasks + u64::from(held),
             ),
             backstop: backstop(spec.wall_millis),
-        })
+        }
     }
 
     /// The engine did not end the guest in time, so init does.

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::CWD;
 
 use super::steps::{GUEST_ID, ShellStep};
 use crate::mounts::{self, place};
@@ -23,8 +23,6 @@ pub(crate) struct Raising<'a> {
     pub late: &'a [(&'a Tree, OwnedFd)],
     /// `tasks` files of v1 groups, opened by the engine.
     pub tasks: &'a [OwnedFd],
-    /// A `/proc` of init's own that hides nothing from it and is attached nowhere.
-    pub proc: Option<OwnedFd>,
     pub notes: Vec<Note>,
 }
 
@@ -101,23 +99,11 @@ impl Raising<'_> {
         } else {
             &[("subset", "pid"), ("hidepid", "4")]
         };
-        let mounted = mounts::procfs(hidden).and_then(|proc| {
-            place::attach(proc.as_fd(), mounts::open_dir("/proc")?.as_fd())?;
-            // A program that it cannot read hides a process even from init, so init looks elsewhere.
-            let own = mounts::procfs(&[("subset", "pid")])?;
-            Ok(rustix::fs::openat(
-                &own,
-                ".",
-                OFlags::DIRECTORY | OFlags::CLOEXEC,
-                Mode::empty(),
-            )?)
-        });
+        let mounted = mounts::procfs(hidden)
+            .and_then(|proc| place::attach(proc.as_fd(), mounts::open_dir("/proc")?.as_fd()));
         // Inside some containers the kernel does not give a new one; the guest then has none.
         self.notes.push(match mounted {
-            Ok(own) => {
-                self.proc = Some(own);
-                Note::ProcMounted
-            }
+            Ok(()) => Note::ProcMounted,
             Err(error) => Note::ProcAbsent(error.raw_os_error().unwrap_or(0)),
         });
     }

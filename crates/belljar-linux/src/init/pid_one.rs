@@ -32,7 +32,6 @@ pub(crate) fn run(
         control: control.as_fd(),
         late,
         tasks,
-        proc: None,
         notes: Vec::new(),
     };
     for step in steps::shell(spec) {
@@ -44,18 +43,12 @@ pub(crate) fn run(
         }
     }
     let notes = raising.notes;
+    let has_proc = notes.contains(&Note::ProcMounted);
     // The trees are attached now; their descriptors would only be something to leak.
-    let stand = above_streams(control.as_fd())
-        .and_then(|control| {
-            Ok((
-                control,
-                raising.proc.map(|proc| above_streams(proc.as_fd())).transpose()?,
-            ))
-        })
-        .and_then(|(control, proc)| {
-            close_all_but(control.as_fd(), proc.as_ref())?;
-            PidOne::new(control, proc, filters)
-        });
+    let stand = above_streams(control.as_fd()).and_then(|control| {
+        close_all_but(control.as_fd())?;
+        PidOne::new(control, has_proc, filters)
+    });
     match stand {
         Ok(mut init) => sys::process::exit_now(if init.serve(notes).is_ok() { 0 } else { 1 }),
         Err(error) => give_up(control, "TakeStand", error),
@@ -77,12 +70,11 @@ fn give_up(control: &OwnedFd, step: &str, error: io::Error) -> ! {
     sys::process::exit_now(1)
 }
 
-fn close_all_but(control: BorrowedFd<'_>, proc: Option<&OwnedFd>) -> io::Result<()> {
+fn close_all_but(control: BorrowedFd<'_>) -> io::Result<()> {
     if weaken::is_off("closeforeigndescriptors") {
         return Ok(());
     }
-    let keep = [Some(control), proc.map(AsFd::as_fd)];
-    sys::process::close_all_but(keep.into_iter().flatten())
+    sys::process::close_all_but([control].into_iter())
 }
 
 /// Standard input, output and error, and the control channel of a runner.
@@ -90,8 +82,8 @@ pub(super) const STREAMS: i32 = 4;
 
 pub(super) struct PidOne<'a> {
     pub(super) control: OwnedFd,
-    /// Where all processes can be seen.
-    pub(super) proc: Option<OwnedFd>,
+    /// Whether there is a `/proc` here.
+    pub(super) has_proc: bool,
     pub(super) children: OwnedFd,
     /// Where the engine's files are put.
     pub(super) work_dir: OwnedFd,
@@ -117,7 +109,7 @@ enum Source {
 }
 
 impl<'a> PidOne<'a> {
-    fn new(control: OwnedFd, proc: Option<OwnedFd>, filters: &'a PreparedFilters) -> io::Result<Self> {
+    fn new(control: OwnedFd, has_proc: bool, filters: &'a PreparedFilters) -> io::Result<Self> {
         // These descriptors must be taken: something opened later must never become a stream.
         for _ in 0..STREAMS {
             let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
@@ -126,7 +118,7 @@ impl<'a> PidOne<'a> {
         let work_dir = rustix::fs::open("/workspace", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self {
             control,
-            proc,
+            has_proc,
             children: sys::process::child_events()?,
             work_dir,
             incoming: Incoming::default(),
@@ -229,7 +221,7 @@ impl<'a> PidOne<'a> {
                 },
                 None => InitEvent::FileFailed(StepFailure::new("PutFile", io::ErrorKind::InvalidInput)),
             },
-            InitRequest::Adopt(spec) => match self.adopt(spec, fds) {
+            InitRequest::Adopt { spec, held } => match self.adopt(spec, held, fds) {
                 // The answer comes when the fork has come in.
                 Ok(()) => return Ok(true),
                 Err(failure) => InitEvent::NotStarted(failure),

@@ -37,13 +37,13 @@ impl Plan {
             ruleset: None,
         };
         for step in guest(spec, start) {
-            let name = format!("{step:?}");
+            let name = step.name();
             if weaken::is_off(&name.to_lowercase()) {
                 plan.notes.push(Note::Weakened(name.to_lowercase()));
                 continue;
             }
-            plan.add(&step, &name, spec, start, streams, filters)
-                .map_err(|error| StepFailure::new(&name, error))?;
+            plan.add(&step, name, spec, start, streams, filters)
+                .map_err(|error| StepFailure::new(name, error))?;
         }
         Ok(plan)
     }
@@ -56,7 +56,7 @@ impl Plan {
     fn add(
         &mut self,
         step: &GuestStep,
-        name: &str,
+        name: &'static str,
         spec: &GuestSpec,
         start: Start,
         streams: usize,
@@ -127,7 +127,7 @@ impl Plan {
 
     /// Where memory runs out the kernel should pick the guest before init. Without a private `/proc`
     /// it picks by size, which comes to the same.
-    fn first_to_die(&mut self, name: &str) {
+    fn first_to_die(&mut self, name: &'static str) {
         let dumpable = i64::from(libc::PR_SET_DUMPABLE);
         // The file belongs to root as long as this process is not dumpable. Nothing else runs in the
         // sandbox at this moment that could make use of it.
@@ -146,7 +146,7 @@ impl Plan {
         self.call(prctl(name, [dumpable, 0, 0, 0, 0]).optional());
     }
 
-    fn rlimits(&mut self, name: &str, limits: &GuestLimits, beside: u64) {
+    fn rlimits(&mut self, name: &'static str, limits: &GuestLimits, beside: u64) {
         let rows = [
             // One byte: a core file cannot hold that, and a host's core handler is not started for it
             // either, as it would be for zero.
@@ -172,7 +172,7 @@ impl Plan {
     }
 
     /// Bounding, ambient, then permitted, effective and inheritable; and a look that none is left.
-    fn no_capabilities(&mut self, name: &str) {
+    fn no_capabilities(&mut self, name: &'static str) {
         for capability in 0..sys::process::capabilities() {
             let drop = i64::from(libc::PR_CAPBSET_DROP);
             self.call(prctl(name, [drop, capability, 0, 0, 0]).expect(0));
@@ -189,7 +189,7 @@ impl Plan {
         self.notes.push(Note::NoCapabilities);
     }
 
-    fn filter(&mut self, name: &str, program: &Program, listen: bool) {
+    fn filter(&mut self, name: &'static str, program: &Program, listen: bool) {
         if listen {
             self.notes.push(Note::ProcessesCounted);
             self.call(load(name, program, sys::filter::listener_flags()).sent());
@@ -200,11 +200,11 @@ impl Plan {
 }
 
 /// Installs a filter.
-pub(crate) fn install(program: &Program, name: &str) -> Call {
+pub(crate) fn install(program: &Program, name: &'static str) -> Call {
     load(name, program, 0).expect(0)
 }
 
-fn load(name: &str, program: &Program, flags: i64) -> Call {
+fn load(name: &'static str, program: &Program, flags: i64) -> Call {
     let bytes = program.bytes();
     // The kernel's own struct: a count of instructions, and where they are.
     let mut header = [0u8; 16];
@@ -220,16 +220,16 @@ fn load(name: &str, program: &Program, flags: i64) -> Call {
 /// How many processes stand beside a guest without being its own: the holder of a warm one.
 const fn beside(start: Start) -> u64 {
     match start {
-        Start::Exec => 0,
-        Start::Warm => 1,
+        Start::Warm { held: true } => 1,
+        Start::Exec | Start::Warm { held: false } => 0,
     }
 }
 
-fn prctl(name: &str, args: [i64; 5]) -> Call {
+fn prctl(name: &'static str, args: [i64; 5]) -> Call {
     Call::new(name, libc::SYS_prctl, args.map(Arg::Number))
 }
 
-fn limit(name: &str, resource: u32, current: u64, maximum: u64) -> Call {
+fn limit(name: &'static str, resource: u32, current: u64, maximum: u64) -> Call {
     let both = [current, maximum].map(u64::to_ne_bytes).concat();
     let args = [0.into(), i64::from(resource).into(), Arg::bytes(both), 0.into()];
     Call::new(name, libc::SYS_prlimit64, args).expect(0)

@@ -11,8 +11,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+
+use crate::mounts;
 
 /// How long a thread that was let in may take to be born.
 const BIRTH: Duration = Duration::from_millis(20);
@@ -23,7 +25,9 @@ const STALE: Duration = Duration::from_millis(50);
 /// The room that a guest's processes have.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// Where all processes can be seen; without it nothing is counted.
+    /// Whether processes can be seen; without that nothing is counted.
+    counts: bool,
+    /// Where they can be seen, once somebody has looked.
     proc: Option<OwnedFd>,
     /// Processes that may be alive at once.
     processes: u32,
@@ -40,14 +44,15 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(proc: Option<OwnedFd>, processes: u32, tasks: u64) -> Self {
+    pub(super) fn new(counts: bool, processes: u32, tasks: u64) -> Self {
         let limit = tasks_for(processes);
         // A lower limit of the host's own cannot be raised.
         let most = getrlimit(Resource::Nproc)
             .maximum
             .map_or(tasks, |maximum| tasks.min(maximum));
         Self {
-            proc,
+            counts,
+            proc: None,
             processes,
             most,
             expected: Vec::new(),
@@ -81,8 +86,14 @@ impl Room {
     /// Sets the limit to what it should be by now.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         self.expected.retain(|(_, since)| since.elapsed() < BIRTH);
-        let Some(proc) = &self.proc else { return Ok(()) };
-        let (mut pids, threads) = look(proc.as_fd())?;
+        if !self.counts {
+            return Ok(());
+        }
+        let proc = match self.proc.take() {
+            Some(proc) => proc,
+            None => own_proc()?,
+        };
+        let (mut pids, threads) = look(self.proc.insert(proc).as_fd())?;
         let found = pids.len();
         pids.retain(|pid| Some(*pid) != self.left_out);
         let uncounted = (found - pids.len()) as u64;
@@ -109,6 +120,14 @@ impl Room {
         }
         Ok(())
     }
+}
+
+/// A `/proc` that is attached nowhere and hides nothing. In the guest's own, a program that it cannot read hides a process
+/// even from init. Most guests start no thread, so it is made for those that do.
+fn own_proc() -> io::Result<OwnedFd> {
+    let own = mounts::procfs(&[("subset", "pid")])?;
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&own, ".", flags, Mode::empty())?)
 }
 
 /// The limit that leaves room for so many processes; init is one more.

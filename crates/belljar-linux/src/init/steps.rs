@@ -117,13 +117,35 @@ pub(crate) enum GuestStep {
     Dumpable,
 }
 
+impl GuestStep {
+    /// What it is called in messages, and by whoever switches it off.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Stdio => "Stdio",
+            Self::DefaultSignals => "DefaultSignals",
+            Self::NewSession => "NewSession",
+            Self::WorkDir => "WorkDir",
+            Self::FirstToDie => "FirstToDie",
+            Self::Rlimits => "Rlimits",
+            Self::NoCapabilities => "NoCapabilities",
+            Self::NoNewPrivileges => "NoNewPrivileges",
+            Self::Landlock => "Landlock",
+            Self::CountProcesses => "CountProcesses",
+            Self::Seccomp => "Seccomp",
+            Self::CloseDescriptors => "CloseDescriptors",
+            Self::Exec => "Exec",
+            Self::Dumpable => "Dumpable",
+        }
+    }
+}
+
 /// How a guest starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// A fork of init that executes a program.
     Exec,
-    /// A fork of a warm interpreter that goes on as it is.
-    Warm,
+    /// A fork of a warm interpreter that goes on as it is. One that is held has a process beside it.
+    Warm { held: bool },
 }
 
 /// The steps that turn a fork into the guest of `spec`.
@@ -147,7 +169,7 @@ pub(crate) fn guest(spec: &GuestSpec, start: Start) -> Vec<GuestStep> {
     }
     match start {
         Start::Exec => steps.extend([G::Seccomp, G::CloseDescriptors, G::Exec]),
-        Start::Warm => steps.extend([G::Dumpable, G::Seccomp]),
+        Start::Warm { .. } => steps.extend([G::Dumpable, G::Seccomp]),
     }
     steps
 }
@@ -227,7 +249,7 @@ mod tests {
         );
         // A warm one has the same walls in the same order.
         assert_eq!(
-            names(&guest(&spec, Start::Warm)),
+            names(&guest(&spec, Start::Warm { held: true })),
             "Stdio NewSession WorkDir FirstToDie Rlimits NoCapabilities NoNewPrivileges Landlock CountProcesses \
              Dumpable Seccomp"
         );

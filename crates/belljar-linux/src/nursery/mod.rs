@@ -72,6 +72,8 @@ fn raise<'a>(
         }
     }
     let notes = raising.notes;
+    // Asked once, and known to every clone.
+    sys::process::capabilities();
     let trees = spec.trees.iter().zip(trees);
     let late: Vec<(&Tree, OwnedFd)> = trees
         .filter(|(tree, _)| root::is_below_scratch(&tree.guest))

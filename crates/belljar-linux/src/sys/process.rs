@@ -5,6 +5,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::checked;
@@ -190,10 +191,12 @@ pub(crate) fn child_events() -> io::Result<OwnedFd> {
 
 /// How many capabilities the kernel knows: it answers EINVAL for the first number it does not.
 pub(crate) fn capabilities() -> i64 {
-    // SAFETY: prctl with this option takes no pointers.
-    (0..64)
-        .take_while(|number| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *number, 0, 0, 0) } >= 0)
-        .count() as i64
+    static COUNT: LazyLock<i64> = LazyLock::new(|| {
+        // SAFETY: prctl with this option takes no pointers.
+        let knows = |number: &i32| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *number, 0, 0, 0) } >= 0;
+        (0..64).take_while(knows).count() as i64
+    });
+    *COUNT
 }
 
 /// The capabilities in effect, as a bit set.

@@ -61,8 +61,8 @@ pub(crate) enum InitRequest {
     /// it has one.
     Exec(Box<GuestSpec>),
     /// Take in a guest that a warm interpreter forks. Descriptors: the channel to the fork, then the
-    /// same as for `Exec`.
-    Adopt(Box<GuestSpec>),
+    /// same as for `Exec`. One that is `held` has a process beside it.
+    Adopt { spec: Box<GuestSpec>, held: bool },
     /// Interrupt the guest, as Ctrl-C would.
     Interrupt,
     /// End the guest and everything else in the sandbox.

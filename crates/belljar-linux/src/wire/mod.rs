@@ -3,7 +3,7 @@
 //! A frame is a header of eight bytes (length, number of descriptors), then the body. Descriptors
 //! travel with the header. Both ends are ours; the limits are there so that a bug stays a bug.
 
-mod json;
+mod interpreter;
 mod messages;
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-pub(crate) use json::{receive_json, send_json};
+pub(crate) use interpreter::{receive_bytes, receive_json, send_bytes, send_json};
 pub(crate) use messages::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{

@@ -11,9 +11,10 @@ mod v2;
 
 use std::fmt::Debug;
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) use sweep::{fresh_tag, group_name, remove_all};
@@ -31,8 +32,8 @@ pub(crate) trait Hierarchy: Send + Sync + Debug {
     fn bounds(&self) -> Bounds;
     /// The directories that hold our groups.
     fn subtrees(&self) -> Vec<PathBuf>;
-    /// Makes an empty group.
-    fn create(&self, name: &str) -> io::Result<Box<dyn Group>>;
+    /// Makes an empty group; `shares` where it may be given a share of the processors.
+    fn create(&self, name: &str, shares: bool) -> io::Result<Box<dyn Group>>;
 }
 
 /// One sandbox's group.
@@ -45,8 +46,12 @@ pub(crate) trait Group: Send + Sync + Debug {
     fn entries(&self) -> io::Result<Vec<OwnedFd>>;
     /// The group's directories, for clean-up by others.
     fn dirs(&self) -> Vec<PathBuf>;
-    /// What it has used so far.
-    fn usage(&self) -> GroupUsage;
+    /// The processor time that it has used so far, where that is counted.
+    fn cpu(&self) -> Option<Duration>;
+    /// The most memory that it has used at once.
+    fn memory_peak(&self) -> Option<u64>;
+    /// How often the kernel has killed something in it for want of memory.
+    fn out_of_memory_kills(&self) -> u64;
     /// A descriptor that becomes readable when memory runs out, where the kernel does not end the
     /// whole group by itself.
     fn out_of_memory_event(&self) -> Option<OwnedFd>;
@@ -66,14 +71,6 @@ pub(crate) struct GroupLimits {
     pub memory: u64,
     pub tasks: u32,
     pub cpu_percent: Option<u32>,
-}
-
-/// What a group has used.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct GroupUsage {
-    pub cpu: Option<Duration>,
-    pub memory_peak: Option<u64>,
-    pub out_of_memory_kills: u64,
 }
 
 /// The hierarchy of this machine, or why there is none that we may use.
@@ -114,28 +111,51 @@ pub(crate) struct NoHierarchy {
     pub fix: String,
 }
 
-/// Makes `subtree/name`, and the subtree where it is missing. Another belljar may remove the empty
-/// subtree in between, hence the few tries.
-fn make_dir(parent: &Path, name: &str, prepare: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
-    let subtree = parent.join(SUBTREE);
-    let mut tries = 0;
-    loop {
-        match fs::create_dir(&subtree) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+/// A directory in which we make groups. Another belljar may remove it while it is empty.
+#[derive(Debug)]
+struct Subtree {
+    dir: PathBuf,
+    /// Whether it was made ready by us.
+    ready: AtomicBool,
+}
+
+impl Subtree {
+    fn below(parent: &Path) -> Self {
+        Self {
+            dir: parent.join(SUBTREE),
+            ready: AtomicBool::new(false),
         }
-        let made = prepare(&subtree).and_then(|()| fs::create_dir(subtree.join(name)));
-        match made {
-            Ok(()) => return Ok(subtree.join(name)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 100 => tries += 1,
-            Err(error) => return Err(error),
+    }
+
+    /// Makes the group of that name; `prepare` is for a subtree that we have not used yet.
+    fn make(&self, name: &str, prepare: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+        let dir = self.dir.join(name);
+        let mut tries = 0;
+        loop {
+            let made = if self.ready.load(Ordering::Relaxed) {
+                Ok(())
+            } else {
+                match fs::create_dir(&self.dir) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    _ => prepare(&self.dir),
+                }
+            };
+            match made.and_then(|()| fs::create_dir(&dir)) {
+                Ok(()) => {
+                    self.ready.store(true, Ordering::Relaxed);
+                    return Ok(dir);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 100 => {
+                    self.ready.store(false, Ordering::Relaxed);
+                    tries += 1;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 }
 
-/// Removes a group's directories, waiting out the moment in which the kernel still holds them,
-/// then the subtree if nobody else is in it.
+/// Removes a group's directories, waiting out the moment in which the kernel still holds them.
 pub(super) fn remove(dirs: &[PathBuf]) -> io::Result<()> {
     let mut result = Ok(());
     for dir in dirs {
@@ -155,24 +175,39 @@ pub(super) fn remove(dirs: &[PathBuf]) -> io::Result<()> {
                 _ => break,
             }
         }
-        if let Some(subtree) = dir.parent() {
-            let _ = fs::remove_dir(subtree);
-        }
     }
     result
 }
 
 fn write(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
-    fs::write(dir.join(file), value.to_string())
+    fs::OpenOptions::new()
+        .write(true)
+        .open(dir.join(file))?
+        .write_all(value.to_string().as_bytes())
+}
+
+/// The same for a file that not every kernel has.
+fn write_if_there(dir: &Path, file: &str, value: impl ToString) -> io::Result<()> {
+    match write(dir, file, value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// What a short file says. Such files have no size to ask for.
+fn read(dir: &Path, file: &str) -> Option<String> {
+    let mut text = [0; 2048];
+    let count = fs::File::open(dir.join(file)).ok()?.read(&mut text).ok()?;
+    Some(String::from_utf8_lossy(text.get(..count)?).into_owned())
 }
 
 fn read_number(dir: &Path, file: &str) -> Option<u64> {
-    fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
+    read(dir, file)?.trim().parse().ok()
 }
 
 /// The number after `key` in a file of `key number` lines.
 fn read_key(dir: &Path, file: &str, key: &str) -> Option<u64> {
-    let text = fs::read_to_string(dir.join(file)).ok()?;
+    let text = read(dir, file)?;
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }

@@ -10,8 +10,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::mounts::CgroupMount;
 use super::{
-    Bounds, Group, GroupLimits, GroupUsage, Hierarchy, NoHierarchy, make_dir, may_write, read_key,
-    read_number, write,
+    Bounds, Group, GroupLimits, Hierarchy, NoHierarchy, Subtree, may_write, read_key, read_number, write,
+    write_if_there,
 };
 use crate::wire::CgroupJoin;
 
@@ -20,14 +20,14 @@ const CONTROLLERS: [&str; 4] = ["memory", "pids", "cpuacct", "cpu"];
 
 #[derive(Debug)]
 pub(super) struct V1 {
-    /// Where our subtree goes, by controller.
-    parents: Vec<(&'static str, PathBuf)>,
+    /// Our subtree, by controller.
+    subtrees: Vec<(&'static str, Subtree)>,
 }
 
 impl V1 {
     /// `None` where the machine has no v1 controllers at all.
     pub(super) fn find(mounts: &[CgroupMount]) -> Option<Result<Self, NoHierarchy>> {
-        let mut parents = Vec::new();
+        let mut subtrees = Vec::new();
         let mut refused = None;
         for controller in CONTROLLERS {
             let Some(mount) = mounts
@@ -38,13 +38,13 @@ impl V1 {
             };
             // A group that delegates to us may be above ours when a service moved us deeper.
             if may_write(&mount.own) {
-                parents.push((controller, mount.own.clone()));
+                subtrees.push((controller, Subtree::below(&mount.own)));
             } else {
                 refused.get_or_insert_with(|| mount.own.clone());
             }
         }
-        if parents.iter().any(|(controller, _)| *controller == "memory") {
-            return Some(Ok(Self { parents }));
+        if subtrees.iter().any(|(controller, _)| *controller == "memory") {
+            return Some(Ok(Self { subtrees }));
         }
         refused.map(|dir| {
             Err(NoHierarchy {
@@ -56,7 +56,7 @@ impl V1 {
     }
 
     fn has(&self, controller: &str) -> bool {
-        self.parents.iter().any(|(name, _)| *name == controller)
+        self.subtrees.iter().any(|(name, _)| *name == controller)
     }
 }
 
@@ -74,18 +74,20 @@ impl Hierarchy for V1 {
     }
 
     fn subtrees(&self) -> Vec<PathBuf> {
-        self.parents
+        self.subtrees
             .iter()
-            .map(|(_, parent)| parent.join(super::SUBTREE))
+            .map(|(_, subtree)| subtree.dir.clone())
             .collect()
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn Group>> {
+    fn create(&self, name: &str, shares: bool) -> io::Result<Box<dyn Group>> {
         let mut group = V1Group {
-            dirs: Vec::with_capacity(self.parents.len()),
+            dirs: Vec::with_capacity(self.subtrees.len()),
         };
-        for (controller, parent) in &self.parents {
-            match make_dir(parent, name, |_| Ok(())) {
+        // A directory of its own, for nothing where there is no share to give.
+        let wanted = |controller: &str| shares || controller != "cpu";
+        for (controller, subtree) in self.subtrees.iter().filter(|(controller, _)| wanted(controller)) {
+            match subtree.make(name, |_| Ok(())) {
                 Ok(dir) => group.dirs.push((controller, dir)),
                 Err(error) => {
                     let _ = super::remove(&group.dirs());
@@ -117,21 +119,13 @@ impl Group for V1Group {
             // The limit with swap must never be below the one without, so the order depends on
             // which way they move. Machines without swap accounting lack the second file.
             let swap = "memory.memsw.limit_in_bytes";
-            let has_swap = dir.join(swap).exists();
             if write(dir, "memory.limit_in_bytes", limits.memory).is_err() {
-                if has_swap {
-                    write(dir, swap, limits.memory)?;
-                }
+                write_if_there(dir, swap, limits.memory)?;
                 write(dir, "memory.limit_in_bytes", limits.memory)?;
             }
-            if has_swap {
-                write(dir, swap, limits.memory)?;
-            }
+            write_if_there(dir, swap, limits.memory)?;
             // TCP buffers have a counter of their own here; newer kernels lack it.
-            let tcp = "memory.kmem.tcp.limit_in_bytes";
-            if dir.join(tcp).exists() {
-                write(dir, tcp, limits.memory)?;
-            }
+            write_if_there(dir, "memory.kmem.tcp.limit_in_bytes", limits.memory)?;
         }
         if let Some(dir) = self.dir("pids") {
             write(dir, "pids.max", limits.tasks)?;
@@ -143,6 +137,8 @@ impl Group for V1Group {
                 "cpu.cfs_quota_us",
                 limits.cpu_percent.map_or(-1, |percent| i64::from(percent) * 1000),
             )?;
+        } else if limits.cpu_percent.is_some() {
+            return Err(io::ErrorKind::Unsupported.into());
         }
         Ok(())
     }
@@ -166,18 +162,19 @@ impl Group for V1Group {
         self.dirs.iter().map(|(_, dir)| dir.clone()).collect()
     }
 
-    fn usage(&self) -> GroupUsage {
-        let memory = self.dir("memory");
-        GroupUsage {
-            cpu: self
-                .dir("cpuacct")
-                .and_then(|dir| read_number(dir, "cpuacct.usage"))
-                .map(Duration::from_nanos),
-            memory_peak: memory.and_then(|dir| read_number(dir, "memory.max_usage_in_bytes")),
-            out_of_memory_kills: memory
-                .and_then(|dir| read_key(dir, "memory.oom_control", "oom_kill"))
-                .unwrap_or_default(),
-        }
+    fn cpu(&self) -> Option<Duration> {
+        let dir = self.dir("cpuacct")?;
+        read_number(dir, "cpuacct.usage").map(Duration::from_nanos)
+    }
+
+    fn memory_peak(&self) -> Option<u64> {
+        read_number(self.dir("memory")?, "memory.max_usage_in_bytes")
+    }
+
+    fn out_of_memory_kills(&self) -> u64 {
+        self.dir("memory")
+            .and_then(|dir| read_key(dir, "memory.oom_control", "oom_kill"))
+            .unwrap_or_default()
     }
 
     fn out_of_memory_event(&self) -> Option<OwnedFd> {

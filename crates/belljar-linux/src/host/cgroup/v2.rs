@@ -10,8 +10,8 @@ use rustix::fs::{Mode, OFlags};
 
 use super::mounts::CgroupMount;
 use super::{
-    Bounds, Group, GroupLimits, GroupUsage, Hierarchy, NoHierarchy, make_dir, may_write, read_key,
-    read_number, write,
+    Bounds, Group, GroupLimits, Hierarchy, NoHierarchy, Subtree, may_write, read_key, read_number, write,
+    write_if_there,
 };
 use crate::wire::CgroupJoin;
 
@@ -19,8 +19,7 @@ const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 
 #[derive(Debug)]
 pub(super) struct V2 {
-    /// The group below which our subtree goes.
-    parent: PathBuf,
+    subtree: Subtree,
     controllers: Vec<&'static str>,
 }
 
@@ -35,7 +34,12 @@ impl V2 {
         let mut refusals = Vec::new();
         for parent in candidates(mount) {
             match usable(&parent) {
-                Ok(controllers) => return Ok(Self { parent, controllers }),
+                Ok(controllers) => {
+                    return Ok(Self {
+                        subtree: Subtree::below(&parent),
+                        controllers,
+                    });
+                }
                 Err(why) => refusals.push(format!("{}: {why}", parent.display())),
             }
         }
@@ -103,15 +107,15 @@ impl Hierarchy for V2 {
     }
 
     fn subtrees(&self) -> Vec<PathBuf> {
-        vec![self.parent.join(super::SUBTREE)]
+        vec![self.subtree.dir.clone()]
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn Group>> {
+    fn create(&self, name: &str, _shares: bool) -> io::Result<Box<dyn Group>> {
         let wanted: Vec<String> = self.controllers.iter().map(|name| format!("+{name}")).collect();
         let wanted = wanted.join(" ");
-        let dir = make_dir(&self.parent, name, |subtree| {
-            write(subtree, "cgroup.subtree_control", &wanted)
-        })?;
+        let dir = self
+            .subtree
+            .make(name, |subtree| write(subtree, "cgroup.subtree_control", &wanted))?;
         let handle = rustix::fs::open(
             &dir,
             OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
@@ -135,9 +139,7 @@ struct V2Group {
 impl Group for V2Group {
     fn limit(&self, limits: &GroupLimits) -> io::Result<()> {
         write(&self.dir, "memory.max", limits.memory)?;
-        if self.dir.join("memory.swap.max").exists() {
-            write(&self.dir, "memory.swap.max", 0)?;
-        }
+        write_if_there(&self.dir, "memory.swap.max", 0)?;
         // All of it goes at once: half a sandbox is worse than none.
         write(&self.dir, "memory.oom.group", 1)?;
         if self.controllers.contains(&"pids") {
@@ -168,12 +170,16 @@ impl Group for V2Group {
         vec![self.dir.clone()]
     }
 
-    fn usage(&self) -> GroupUsage {
-        GroupUsage {
-            cpu: read_key(&self.dir, "cpu.stat", "usage_usec").map(Duration::from_micros),
-            memory_peak: read_number(&self.dir, "memory.peak"),
-            out_of_memory_kills: read_key(&self.dir, "memory.events", "oom_kill").unwrap_or_default(),
-        }
+    fn cpu(&self) -> Option<Duration> {
+        read_key(&self.dir, "cpu.stat", "usage_usec").map(Duration::from_micros)
+    }
+
+    fn memory_peak(&self) -> Option<u64> {
+        read_number(&self.dir, "memory.peak")
+    }
+
+    fn out_of_memory_kills(&self) -> u64 {
+        read_key(&self.dir, "memory.events", "oom_kill").unwrap_or_default()
     }
 
     fn out_of_memory_event(&self) -> Option<OwnedFd> {

@@ -15,6 +15,7 @@ fn two_hundred_sessions_live_side_by_side() {
     alone(test_name!(), || {
         super::descriptors::allow(8192);
         let mounts = below::mounts();
+        let before = available();
         let engine = engine(PoolSettings::default());
         runtime().block_on(async {
             let mut sessions = Vec::new();
@@ -31,7 +32,7 @@ fn two_hundred_sessions_live_side_by_side() {
                 let number = number as i64;
                 assert_eq!(both, Value::from(vec![number, number]));
             }
-            let (kib, exact) = memory();
+            let (kib, exact) = memory(before);
             let limit = 2 << 20;
             println!("{SESSIONS} sessions: {} MiB, exact: {exact}", kib >> 10);
             assert!(kib < limit, "{SESSIONS} sessions take {} MiB", kib >> 10);
@@ -52,24 +53,19 @@ async fn value(session: &Session, code: &str) -> Value {
 }
 
 /// Memory of this process and all below it in KiB, each page once; and whether it is that. The processes of
-/// sandboxes cannot be looked into without root: then pages that forks share are counted for each.
-fn memory() -> (u64, bool) {
+/// sandboxes cannot be looked into without root: then it is what the machine has less than `before`.
+fn memory(before: u64) -> (u64, bool) {
     let own = std::process::id();
-    let pids: Vec<u32> = below::all()
-        .iter()
-        .map(|process| process.pid)
-        .chain([own])
-        .collect();
-    let exact: Option<u64> = pids.iter().map(|pid| proportional(*pid)).sum();
-    match exact {
+    let all = below::all();
+    let mut pids = all.iter().map(|process| process.pid).chain([own]);
+    match pids.try_fold(0, |sum, pid| Some(sum + proportional(pid)?)) {
         Some(kib) => (kib, true),
-        None => (
-            pids.iter()
-                .map(|pid| field(&format!("/proc/{pid}/status"), "RssAnon:").unwrap_or(0))
-                .sum(),
-            false,
-        ),
+        None => (before.saturating_sub(available()), false),
     }
+}
+
+fn available() -> u64 {
+    field("/proc/meminfo", "MemAvailable:").expect("what there is")
 }
 
 /// `None` where it may not be looked at.

@@ -1,4 +1,4 @@
-//! Frames for interpreters: four bytes of length, then JSON, with descriptors on the first byte
+//! Frames for interpreters: four bytes of length, then a body, JSON or not, with descriptors on the first byte
 //! (guest/PROTOCOL.md).
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,9 +16,13 @@ use super::{MAX_BODY, MAX_FDS};
 
 /// Sends a message on a blocking socket.
 pub(crate) fn send_json(socket: impl AsFd, message: &Value, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let body = message.to_string();
+    send_bytes(socket, message.to_string().as_bytes(), fds)
+}
+
+/// Sends a message that is no JSON.
+pub(crate) fn send_bytes(socket: impl AsFd, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let frame = [&length.to_le_bytes(), body.as_bytes()].concat();
+    let frame = [&length.to_le_bytes(), body].concat();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -37,6 +41,13 @@ pub(crate) fn send_json(socket: impl AsFd, message: &Value, fds: &[BorrowedFd<'_
 
 /// Receives a message on a blocking socket.
 pub(crate) fn receive_json<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, Vec<OwnedFd>)> {
+    let (body, fds) = receive_bytes(socket)?;
+    let message = serde_json::from_slice(&body).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok((message, fds))
+}
+
+/// Receives a message that is no JSON.
+pub(crate) fn receive_bytes(socket: impl AsFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut fds = Vec::new();
     let mut header = [0u8; 4];
     fill(socket.as_fd(), &mut header, &mut fds)?;
@@ -46,8 +57,7 @@ pub(crate) fn receive_json<T: DeserializeOwned>(socket: impl AsFd) -> io::Result
     }
     let mut body = vec![0; length];
     fill(socket.as_fd(), &mut body, &mut fds)?;
-    let message = serde_json::from_slice(&body).map_err(|_| io::ErrorKind::InvalidData)?;
-    Ok((message, fds))
+    Ok((body, fds))
 }
 
 fn fill(socket: BorrowedFd<'_>, mut buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<()> {

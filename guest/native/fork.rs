@@ -1,0 +1,259 @@
+//! The zygote's loop: a request comes, a guest is forked; a guest ends, the engine is told.
+
+use super::frames::{self, Buffer, Fds, Gone};
+use super::guest::{self, Request};
+use super::syscall::{self, check, number};
+
+const NEW_PID: i64 = 0x2000_0000;
+const SIGCHLD: u64 = 1 << 16;
+const CLOSE_ON_EXEC: i64 = 0o2_000_000;
+const NON_BLOCKING: i64 = 0o4_000;
+const EAGAIN: i32 = 11;
+const EINVAL: i32 = 22;
+/// The most guests at once.
+const MOST_GUESTS: usize = 1024;
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn __errno_location() -> *mut i32;
+    fn PyOS_BeforeFork();
+    fn PyOS_AfterFork_Child();
+}
+
+struct Zygote {
+    channel: i32,
+    own_namespace: i32,
+    /// Becomes readable when a guest ends.
+    ends: i32,
+    /// Where the first forks say that they share no memory with anybody: read here, written there.
+    heard: i32,
+    report: i32,
+    /// Whether one has said so.
+    clean: bool,
+    /// The signals that were blocked before this began.
+    blocked: u64,
+    guests: [Guest; MOST_GUESTS],
+}
+
+#[derive(Clone, Copy)]
+struct Guest {
+    pid: i32,
+    number: u64,
+}
+
+const NOBODY: Guest = Guest { pid: 0, number: 0 };
+
+pub fn serve(channel: i32, own_namespace: i32) -> i32 {
+    let mut pipe = [-1i32; 2];
+    let set = SIGCHLD;
+    let blocked = syscall::block_signals(set);
+    let args = [pipe.as_mut_ptr() as i64, CLOSE_ON_EXEC | NON_BLOCKING, 0, 0, 0, 0];
+    // SAFETY: the address is that of two descriptors.
+    let piped = check(unsafe { syscall::call(number::PIPE2, args) });
+    let args = [-1, &raw const set as i64, 8, CLOSE_ON_EXEC | NON_BLOCKING, 0, 0];
+    // SAFETY: the address is that of a set of eight bytes.
+    let ends = check(unsafe { syscall::call(number::SIGNALFD4, args) });
+    let (Ok(_), Ok(ends)) = (piped, ends) else {
+        syscall::exit(1)
+    };
+    let mut zygote = Zygote {
+        channel,
+        own_namespace,
+        ends: ends as i32,
+        heard: pipe[0],
+        report: pipe[1],
+        clean: false,
+        blocked,
+        guests: [NOBODY; MOST_GUESTS],
+    };
+    // Once for all forks: no Python runs in this process any more.
+    // SAFETY: the caller holds the interpreter's lock, as both functions of the interpreter demand.
+    unsafe { PyOS_BeforeFork() };
+    let flags = zygote.run();
+    // SAFETY: as above; this is the fork.
+    unsafe { PyOS_AfterFork_Child() };
+    flags
+}
+
+impl Zygote {
+    fn run(&mut self) -> i32 {
+        loop {
+            let [asked, ended] = syscall::poll([self.channel, self.ends], None);
+            if ended {
+                let mut drain = [0u8; 128 * 8];
+                let _ = syscall::read(self.ends, &mut drain);
+                self.reap();
+            }
+            if asked && let Some(flags) = self.serve_one() {
+                return flags;
+            }
+        }
+    }
+
+    /// Takes one request. Returns only in the fork anything but nothing.
+    fn serve_one(&mut self) -> Option<i32> {
+        static REQUEST: Buffer<{ 32 << 10 }> = Buffer::new();
+        // SAFETY: this is its only user, in a process of one thread.
+        let memory = unsafe { REQUEST.get() };
+        let (body, fds) = match frames::receive(self.channel, memory) {
+            Ok(received) => received,
+            // The engine has gone.
+            Err(Gone) => syscall::exit(0),
+        };
+        let request = Request::read(body);
+        let number = request.as_ref().map_or(u64::MAX, |request| request.guest);
+        let forked = match request {
+            Some(request) => self.fork(request, &fds),
+            None => Err(("request", EINVAL)),
+        };
+        match forked {
+            Ok(Some(flags)) => return Some(flags),
+            Ok(None) => {}
+            Err((step, errno)) => {
+                let mut text = Text::new("{\"event\":\"not_forked\",\"guest\":");
+                text.number(number).text(",\"step\":\"").text(step);
+                text.text("\",\"errno\":").number(errno as u64).text("}");
+                self.tell(&text);
+            }
+        }
+        fds.close();
+        None
+    }
+
+    fn fork(&mut self, request: Request<'_>, fds: &Fds) -> Result<Option<i32>, (&'static str, i32)> {
+        let fd = |index: i32| {
+            let index = usize::try_from(index).ok();
+            index
+                .and_then(|index| fds.as_slice().get(index))
+                .copied()
+                .ok_or(("request", EINVAL))
+        };
+        let channel = fd(request.channel)?;
+        let namespace = match request.pid_namespace {
+            -1 => None,
+            index => Some(fd(index)?),
+        };
+        let place = self.guests.iter().position(|guest| guest.pid == 0);
+        let place = place.ok_or(("fork", EAGAIN))?;
+        if !self.clean {
+            let mut word = [0u8];
+            self.clean = syscall::read(self.heard, &mut word) == 1;
+        }
+        if let Some(namespace) = namespace {
+            enter(namespace).map_err(|errno| ("pid namespace", errno))?;
+        }
+        // SAFETY: this process has one thread, or others that know what to do at a fork.
+        let (pid, errno) = unsafe { (fork(), *__errno_location()) };
+        if pid == 0 {
+            let report = (!self.clean).then_some(self.report);
+            let flags = request.flags;
+            guest::become_guest(request, channel, fds, self.heard, report, self.blocked);
+            return Ok(Some(flags));
+        }
+        if namespace.is_some() && enter(self.own_namespace).is_err() {
+            // It could only ever fork into that sandbox again.
+            syscall::exit(1);
+        }
+        if pid < 0 {
+            return Err(("fork", errno));
+        }
+        self.guests[place] = Guest {
+            pid,
+            number: request.guest,
+        };
+        Ok(None)
+    }
+
+    fn reap(&mut self) {
+        const NO_HANG: i64 = 1;
+        loop {
+            let (mut status, mut usage) = (0i32, [0i64; 18]);
+            let args = [
+                -1,
+                &raw mut status as i64,
+                NO_HANG,
+                usage.as_mut_ptr() as i64,
+                0,
+                0,
+            ];
+            // SAFETY: the addresses are those of a status and of memory for what was used.
+            let pid = unsafe { syscall::call(number::WAIT4, args) } as i32;
+            if pid <= 0 {
+                return;
+            }
+            let Some(guest) = self.guests.iter_mut().find(|guest| guest.pid == pid) else {
+                continue;
+            };
+            let number = guest.number;
+            *guest = NOBODY;
+            // Seconds and microseconds, of its own and of the kernel's for it.
+            let micros = (usage[0] + usage[2]) * 1_000_000 + usage[1] + usage[3];
+            let mut text = Text::new("{\"event\":\"ended\",\"guest\":");
+            text.number(number).text(",\"status\":").number(status as u64);
+            text.text(",\"cpu_micros\":").number(micros as u64).text("}");
+            self.tell(&text);
+        }
+    }
+
+    fn tell(&self, text: &Text) {
+        if frames::send(self.channel, text.bytes(), None).is_err() {
+            syscall::exit(0)
+        }
+    }
+}
+
+/// Has the next child born into that pid namespace.
+fn enter(namespace: i32) -> Result<i64, i32> {
+    check(syscall::plain(number::SETNS, [i64::from(namespace), NEW_PID, 0]))
+}
+
+/// A short line of JSON.
+struct Text {
+    bytes: [u8; 192],
+    size: usize,
+}
+
+impl Text {
+    fn new(text: &str) -> Self {
+        let mut line = Self {
+            bytes: [0; 192],
+            size: 0,
+        };
+        line.text(text);
+        line
+    }
+
+    fn text(&mut self, text: &str) -> &mut Self {
+        for byte in text.bytes() {
+            if let Some(place) = self.bytes.get_mut(self.size) {
+                *place = byte;
+                self.size += 1;
+            }
+        }
+        self
+    }
+
+    fn number(&mut self, mut number: u64) -> &mut Self {
+        let mut digits = [b'0'; 20];
+        let mut first = digits.len();
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 || first == 0 {
+                break;
+            }
+        }
+        for digit in digits.iter().skip(first) {
+            if let Some(place) = self.bytes.get_mut(self.size) {
+                *place = *digit;
+                self.size += 1;
+            }
+        }
+        self
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.size).unwrap_or(&[])
+    }
+}

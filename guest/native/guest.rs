@@ -1,0 +1,193 @@
+//! In a fork of the zygote: into the sandbox, behind its walls.
+
+use core::arch::asm;
+
+use super::calls::{self, Failed};
+use super::frames::{self, Buffer, Fds};
+use super::maps;
+use super::syscall::{self, number};
+
+/// The runner's control channel.
+const CHANNEL: i32 = 3;
+const EPERM: i32 = 1;
+/// Of a request's flags: the memory is to be held. The others are Python's.
+const HOLD: i32 = 4;
+
+/// What the zygote is asked for: this, then the calls that take the fork into its sandbox.
+pub struct Request<'a> {
+    pub guest: u64,
+    /// Indices of descriptors; -1 where there is none.
+    pub channel: i32,
+    pub pid_namespace: i32,
+    /// What it is for.
+    pub flags: i32,
+    calls: &'a mut [u8],
+}
+
+impl<'a> Request<'a> {
+    pub fn read(body: &'a mut [u8]) -> Option<Self> {
+        let (head, calls) = body.split_at_mut_checked(24)?;
+        let (guest, words) = head.split_first_chunk::<8>()?;
+        let word = |at: usize| Some(i32::from_le_bytes(*words.get(at..)?.first_chunk()?));
+        Some(Self {
+            guest: u64::from_le_bytes(*guest),
+            channel: word(0)?,
+            pid_namespace: word(4)?,
+            flags: word(8)?,
+            calls,
+        })
+    }
+}
+
+/// Does all that a fork has to do before Python goes on. Returns only if all of it was done.
+///
+/// `unwritable` is a descriptor that nobody can write to. Where nobody has looked yet whether the zygote's forks share
+/// memory, this one does, and says on `report` that they do not.
+pub fn become_guest(
+    request: Request<'_>,
+    channel: i32,
+    fds: &Fds,
+    unwritable: i32,
+    report: Option<i32>,
+    blocked: u64,
+) {
+    // The descriptor of the zygote's own channel will be another. Until then it must stay taken: a runner whose calls forgot to
+    // replace it must not speak to the engine in the zygote's name.
+    if syscall::plain(number::DUP3, [i64::from(unwritable), i64::from(CHANNEL), 0]) < 0 {
+        syscall::exit(127);
+    }
+    syscall::block_signals(blocked);
+    let done = enter(request.calls, channel, fds, report);
+    let holder = if done.is_ok() && request.flags & HOLD != 0 {
+        hold_memory()
+    } else {
+        0
+    };
+    let (pid, fd, failed) = match done {
+        Ok(fd) => (syscall::plain(number::GETPID, [0; 3]) as i32, fd, None),
+        Err(failed) => (0, None, Some(failed)),
+    };
+    let (call, errno) = failed.map_or((-1, 0), |failed| (failed.call as i32, failed.errno));
+    let mut answer = [0u8; 16];
+    for (place, word) in answer.chunks_exact_mut(4).zip([pid, holder, call, errno]) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let sent = frames::send(channel, &answer, fd);
+    if sent.is_err() || failed.is_some() || !close_others() {
+        if holder > 0 {
+            // Or it would hold our descriptors as well, and nobody would see that we have gone.
+            const SIGKILL: i64 = 9;
+            syscall::plain(number::KILL, [i64::from(holder), SIGKILL, 0]);
+        }
+        syscall::exit(127);
+    }
+}
+
+/// Performs the zygote's list, then init's.
+fn enter(calls: &mut [u8], channel: i32, fds: &Fds, report: Option<i32>) -> Result<Option<i32>, Failed> {
+    // SAFETY: the engine made this list for a fork of this zygote.
+    unsafe { calls::perform(calls, fds.as_slice()) }.map_err(|failed| Failed {
+        // Not of init's list.
+        call: failed.call + calls::MOST,
+        ..failed
+    })?;
+    static LIST: Buffer<{ 64 << 10 }> = Buffer::new();
+    // SAFETY: this is its only user, in a process of one thread.
+    let body = unsafe { LIST.get() };
+    let Ok((list, further)) = frames::receive(channel, body) else {
+        // Init has gone, or sent nonsense.
+        syscall::exit(127)
+    };
+    // SAFETY: the sandbox's own init made this list for its guest.
+    let sent = unsafe { calls::perform(list, further.as_slice()) }?;
+    if let Some(report) = report {
+        if maps::are_shared() {
+            return Err(Failed {
+                call: 2 * calls::MOST,
+                errno: EPERM,
+            });
+        }
+        syscall::write(report, b"c");
+    }
+    Ok(sent)
+}
+
+/// Closes all but the streams and the runner's channel, which programs that the guest starts have no use for.
+fn close_others() -> bool {
+    const SET_FLAGS: i64 = 2;
+    const CLOSE_ON_EXEC: i64 = 1;
+    let after = i64::from(CHANNEL) + 1;
+    syscall::plain(number::FCNTL, [i64::from(CHANNEL), SET_FLAGS, CLOSE_ON_EXEC]) == 0
+        && syscall::plain(number::CLOSE_RANGE, [after, i64::from(u32::MAX), 0]) == 0
+}
+
+/// Lets a program's end be told before its memory is taken down. Returns the pid of what does that; 0 where there is
+/// nothing, which only makes the end slower.
+///
+/// The kernel tells a process's parent of its end only when its memory has been taken down, and for a fork of a warm
+/// interpreter that takes ten times as long as the rest of its end. Unless somebody else has the same memory: then the
+/// end is told at once. So beside a program sleeps a process that shares its memory and does nothing. It stands behind the
+/// same walls, is no child of the program's, and is ended with everything else when the program has ended.
+fn hold_memory() -> i32 {
+    const VM: i64 = 0x100;
+    // What we close it has not either.
+    const FILES: i64 = 0x400;
+    const PARENT: i64 = 0x8000;
+    // It hears no signal but the one that ends it, so it needs no stack.
+    let blocked = syscall::block_signals(u64::MAX);
+    let result: i64;
+    // SAFETY: the new process runs nothing but the loop below, which uses neither memory nor stack.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 3f",
+            "2:",
+            "mov eax, {wait}",
+            "xor edi, edi",
+            "xor esi, esi",
+            "xor edx, edx",
+            "xor r10d, r10d",
+            "syscall",
+            "jmp 2b",
+            "3:",
+            wait = const number::PPOLL,
+            inlateout("rax") number::CLONE => result,
+            inlateout("rdi") VM | FILES | PARENT => _,
+            inlateout("rsi") 0i64 => _,
+            inlateout("rdx") 0i64 => _,
+            inlateout("r10") 0i64 => _,
+            in("r8") 0i64,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "svc 0",
+            "cbnz x0, 3f",
+            "2:",
+            "mov x8, {wait}",
+            "mov x0, xzr",
+            "mov x1, xzr",
+            "mov x2, xzr",
+            "mov x3, xzr",
+            "svc 0",
+            "b 2b",
+            "3:",
+            wait = const number::PPOLL,
+            inlateout("x8") number::CLONE => _,
+            inlateout("x0") VM | FILES | PARENT => result,
+            inlateout("x1") 0i64 => _,
+            inlateout("x2") 0i64 => _,
+            inlateout("x3") 0i64 => _,
+            in("x4") 0i64,
+            options(nostack),
+        );
+    }
+    syscall::block_signals(blocked);
+    result.max(0) as i32
+}

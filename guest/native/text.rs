@@ -1,0 +1,122 @@
+//! Code and constants, moved into memory of the zygote's own.
+//!
+//! A fork is given its parent's page tables for memory, but not for mapped files: those it looks up again, page by page, each time
+//! that it first comes by. Of what is memory, nothing is looked up again. So what is read-only in the interpreter and in the C
+//! library, where nearly all of that happens, is copied and put in the place of the file's pages, at the same addresses.
+
+use core::ffi::c_void;
+
+use super::memory::{self, PAGE};
+
+const READ_EXECUTE: i64 = 5;
+
+const LOADED: u32 = 1;
+const WRITABLE: u32 = 2;
+
+/// What `dl_iterate_phdr` says of a library: its base, its name, its segments.
+#[repr(C)]
+struct Library {
+    base: usize,
+    name: *const u8,
+    segments: *const Segment,
+    count: u16,
+}
+
+#[repr(C)]
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: usize,
+    address: usize,
+    physical: usize,
+    file_size: usize,
+    size: usize,
+    alignment: usize,
+}
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn PyOS_AfterFork_Child();
+    fn dl_iterate_phdr(
+        callback: extern "C" fn(*const Library, usize, *mut c_void) -> i32,
+        data: *mut c_void,
+    ) -> i32;
+}
+
+/// Moves what every fork would look up again. Where the kernel does not let us, it stays where it is.
+pub fn take_in() {
+    // SAFETY: the callback keeps nothing of what it is shown, and is given nothing.
+    unsafe { dl_iterate_phdr(take_in_library, core::ptr::null_mut()) };
+}
+
+/// Where the last library ends that stands below this address.
+pub fn end_below(address: usize) -> usize {
+    let mut found = (address, 0);
+    // SAFETY: the callback is given a pair, as it expects.
+    unsafe { dl_iterate_phdr(look_below, (&raw mut found).cast()) };
+    found.1
+}
+
+extern "C" fn look_below(library: *const Library, _: usize, found: *mut c_void) -> i32 {
+    // SAFETY: `end_below` passes a pair, which nobody else uses meanwhile.
+    let found = unsafe { &mut *found.cast::<(usize, usize)>() };
+    let (base, segments) = parts(library);
+    for segment in segments.iter().filter(|segment| segment.kind == LOADED) {
+        let end = base + segment.address + segment.size;
+        if end <= found.0 {
+            found.1 = found.1.max(end.next_multiple_of(PAGE));
+        }
+    }
+    0
+}
+
+/// A library's base, and its segments.
+fn parts<'a>(library: *const Library) -> (usize, &'a [Segment]) {
+    // SAFETY: the loader shows a library and its segments to a callback for as long as the call lasts.
+    unsafe {
+        let library = &*library;
+        if library.segments.is_null() {
+            return (library.base, &[]);
+        }
+        let segments = core::slice::from_raw_parts(library.segments, usize::from(library.count));
+        (library.base, segments)
+    }
+}
+
+extern "C" fn take_in_library(library: *const Library, _: usize, _: *mut c_void) -> i32 {
+    let (base, segments) = parts(library);
+    let constant = segments
+        .iter()
+        .filter(|segment| segment.kind == LOADED && segment.flags & WRITABLE == 0)
+        .map(|segment| {
+            let start = (base + segment.address) & !(PAGE - 1);
+            (
+                start,
+                (base + segment.address + segment.size).next_multiple_of(PAGE),
+            )
+        });
+    let holds = |function: usize| {
+        constant
+            .clone()
+            .any(|(start, end)| (start..end).contains(&function))
+    };
+    let of_use = [
+        PyOS_AfterFork_Child as *const () as usize,
+        fork as *const () as usize,
+    ];
+    if of_use.into_iter().any(holds) {
+        // Neighbours together: large enough, they are a few huge pages instead of many small ones.
+        let mut range = (0, 0);
+        for (start, end) in constant.chain([(usize::MAX, usize::MAX)]) {
+            if start == range.1 {
+                range.1 = end;
+                continue;
+            }
+            if range.0 < range.1 {
+                let _ = memory::replace(range.0, range.1 - range.0, READ_EXECUTE);
+            }
+            range = (start, end);
+        }
+    }
+    0
+}
