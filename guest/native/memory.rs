@@ -66,7 +66,9 @@ pub fn end() {
     for chunk in CHUNKS.iter().take(COUNT.load(Ordering::Relaxed)) {
         settle(chunk.load(Ordering::Relaxed), CHUNK);
     }
-    unmap(NEXT.load(Ordering::Relaxed), END.load(Ordering::Relaxed));
+    // Within a huge page it stays: the kernel would have to take that apart.
+    let next = NEXT.load(Ordering::Relaxed).next_multiple_of(HUGE);
+    unmap(next, END.load(Ordering::Relaxed));
     let _ = move_heap();
 }
 

@@ -1,8 +1,8 @@
 //! Code and constants, moved into memory of the zygote's own.
 //!
 //! A fork is given its parent's page tables for memory, but not for mapped files: those it looks up again, page by page, each time
-//! that it first comes by. Of what is memory, nothing is looked up again. So what is read-only in the interpreter and in the C
-//! library, where nearly all of that happens, is copied and put in the place of the file's pages, at the same addresses.
+//! that it first comes by. Of what is memory, nothing is looked up again. So what is read-only in the interpreter, where
+//! nearly all of that happens, is copied and put in the place of the file's pages, at the same addresses.
 
 use core::ffi::c_void;
 
@@ -35,7 +35,6 @@ struct Segment {
 }
 
 unsafe extern "C" {
-    fn fork() -> i32;
     fn PyOS_AfterFork_Child();
     fn dl_iterate_phdr(
         callback: extern "C" fn(*const Library, usize, *mut c_void) -> i32,
@@ -95,16 +94,8 @@ extern "C" fn take_in_library(library: *const Library, _: usize, _: *mut c_void)
                 (base + segment.address + segment.size).next_multiple_of(PAGE),
             )
         });
-    let holds = |function: usize| {
-        constant
-            .clone()
-            .any(|(start, end)| (start..end).contains(&function))
-    };
-    let of_use = [
-        PyOS_AfterFork_Child as *const () as usize,
-        fork as *const () as usize,
-    ];
-    if of_use.into_iter().any(holds) {
+    let known = PyOS_AfterFork_Child as *const () as usize;
+    if constant.clone().any(|(start, end)| (start..end).contains(&known)) {
         // Neighbours together: large enough, they are a few huge pages instead of many small ones.
         let mut range = (0, 0);
         for (start, end) in constant.chain([(usize::MAX, usize::MAX)]) {

@@ -8,8 +8,8 @@ import _signal
 import sys
 from posix import O_CLOEXEC, O_RDONLY, _exit, close, getpid, kill, open as posix_open, read, write
 
-
-PATH = "/workspace/main.py"  # where the engine puts a program that came as text
+DIRECTORY = "/workspace"  # where a guest starts
+PATH = "main.py"  # there: what the engine calls a program that came as text
 
 _prepared = None  # a program at that path, but for what a request says
 _usual = None  # the frame that asks for it, and for nothing else
@@ -18,24 +18,27 @@ _usual = None  # the frame that asks for it, and for nothing else
 class Program:
     """A program that is about to run."""
 
-    def __init__(self, path):
+    def __init__(self, path, directory=None):
+        """`directory` is where it is, for one that is not there yet."""
         self.path = path
         self.status = 0
         self.signal = False
         sys.argv = [path]
         self.first = None  # what it was given to import from
         if not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated:
-            self.first = _directory(path)
+            self.first = directory or _directory(path)
             belljar.environment.import_path(self.first)
-        self.module = self._main()
+        self.module = self._main(directory)
         self.namespace = self.module.__dict__
 
-    def _main(self):
+    def _main(self, directory):
         import builtins
         import os
 
         module = type(sys)("__main__")
-        path = os.path.abspath(self.path) if sys.version_info >= (3, 9) else self.path
+        path = self.path
+        if sys.version_info >= (3, 9):
+            path = os.path.abspath(path) if directory is None else directory + "/" + path
         module.__loader__ = _loader("__main__", path)
         module.__annotations__ = {}
         module.__builtins__ = builtins
@@ -105,7 +108,7 @@ def prepare():
     """In the zygote: have ready for all its forks what is the same for nearly all of their programs."""
     global _prepared, _usual
     _usual = belljar.channel.frame({"op": "program", "path": PATH})
-    _prepared = Program(PATH)
+    _prepared = Program(PATH, DIRECTORY)
 
 
 def withdraw():
@@ -161,13 +164,7 @@ def _content(path):
 def _directory(path):
     """Where the file really is."""
     import os
-    from posix import lstat
 
-    try:
-        if path.startswith("/workspace/") and path.count("/") == 2 and lstat(path).st_mode & 0o170000 == 0o100000:
-            return "/workspace"
-    except OSError:
-        pass
     return os.path.dirname(os.path.realpath(path))
 
 

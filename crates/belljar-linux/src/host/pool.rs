@@ -63,6 +63,9 @@ impl PoolSettings {
 
 /// How long a stock that did not suffice is filled without anything that is not needed.
 const HURRY: Duration = Duration::from_secs(1);
+/// How long a stock that is more than half full waits before it is filled up: raising the next sandbox would get in the way of
+/// the run that has just taken one.
+const LULL: Duration = Duration::from_millis(3);
 /// How long to wait after something could not be raised.
 const SULK: Duration = Duration::from_secs(1);
 
@@ -157,6 +160,9 @@ impl Pool {
             // They are taken faster than they come.
             stock.target = (stock.target * 2).min(settings.most);
             stock.missed = Some(stock.last_asked);
+        }
+        if taken.is_some() && stock.ready.len() > stock.target / 2 {
+            stock.not_before = stock.not_before.max(stock.last_asked + LULL);
         }
         let short = stock.ready.len() < stock.target;
         if short {
@@ -346,7 +352,20 @@ impl Pool {
                 return Job::Drop(given_up);
             }
         }
-        let wait = if state.stocks.is_empty() { idle } else { SULK };
+        let waits = |stock: &&Stock| stock.ready.len() < stock.target;
+        let next = state
+            .stocks
+            .values()
+            .filter(waits)
+            .map(|stock| stock.not_before)
+            .min();
+        let wait = match next {
+            // What could not be raised for want of room or memory has no time of its own.
+            Some(next) if next > now => next.duration_since(now).min(SULK),
+            Some(_) => SULK,
+            None if state.stocks.is_empty() => idle,
+            None => SULK,
+        };
         drop(self.wanted.wait_timeout(state, wait));
         Job::Nothing
     }

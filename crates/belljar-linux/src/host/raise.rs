@@ -79,7 +79,6 @@ pub(crate) struct RaisedShell {
     pub notes: Vec<Note>,
     pub ended: Option<oneshot::Receiver<()>>,
     pub nursery: Arc<Nursery>,
-    namespaces: Vec<OwnedFd>,
     kept: bool,
 }
 
@@ -173,12 +172,17 @@ pub(crate) fn begin(shared: &Shared, wanted: Wanted, name: &str) -> Result<Risin
 }
 
 impl Rising {
-    /// Waits until the shell stands, and has its guest started.
+    /// Waits until the shell is made, has its guest started, and waits until the shell stands: a fork of a zygote needs
+    /// no more of a shell than its namespaces to be on its way.
     pub(crate) fn stand(self) -> Result<Filling, ProviderError> {
         let lost = |_| ProviderError::LauncherLost("it ended while a sandbox was being made".to_owned());
         let made = self.asked.made.blocking_recv().map_err(lost)?;
         let made = made.map_err(|failure| probe::explain(&failure))?;
         let killed_unless_kept = KillOnDrop(&made.pidfd);
+        let guest = match self.guest {
+            Some(guest) => Some(start(&made.control, &made.namespaces, guest, &self.entries)?),
+            None => None,
+        };
         let mut notes = made.notes;
         let work_dir = match wire::receive_within(&made.control, RAISING) {
             Ok((InitEvent::Ready { notes: seen }, mut fds)) if fds.len() == 1 => {
@@ -198,15 +202,10 @@ impl Rising {
                 notes,
                 ended: Some(self.asked.ended),
                 nursery: self.nursery,
-                namespaces: made.namespaces,
                 kept: false,
             },
             group: self.group,
             guest: None,
-        };
-        let guest = match self.guest {
-            Some(guest) => Some(start(&raised.shell, guest, &self.entries)?),
-            None => None,
         };
         Ok(Filling { raised, guest })
     }
@@ -227,14 +226,17 @@ impl Filling {
             }
             self.raised.guest = Some(guest);
         }
-        // They have served their purpose.
-        self.raised.shell.namespaces = Vec::new();
         Ok(self.raised)
     }
 }
 
-/// Starts a guest in a shell; whether it gets there is heard from init.
-fn start(shell: &RaisedShell, guest: WantedGuest, groups: &[OwnedFd]) -> Result<Waiting, ProviderError> {
+/// Starts a guest in the shell of an init; whether it gets there is heard from that.
+fn start(
+    init: &OwnedFd,
+    namespaces: &[OwnedFd],
+    guest: WantedGuest,
+    groups: &[OwnedFd],
+) -> Result<Waiting, ProviderError> {
     let made = |error| failed("make", "a pipe", error);
     let (stdin_guest, stdin) = output::pipe().map_err(made)?;
     let (stdout, stdout_guest) = output::pipe().map_err(made)?;
@@ -243,7 +245,7 @@ fn start(shell: &RaisedShell, guest: WantedGuest, groups: &[OwnedFd]) -> Result<
     let streams = [&stdin_guest, &stdout_guest, &stderr_guest, &channel_guest].map(AsFd::as_fd);
     let spec = Box::new(guest.spec);
     let tell = |request: &InitRequest, fds: &[BorrowedFd<'_>]| {
-        wire::send(&shell.control, request, fds).map_err(|error| failed("start", "an interpreter", error))
+        wire::send(init, request, fds).map_err(|error| failed("start", "an interpreter", error))
     };
     let ended = match guest.zygote {
         None => {
@@ -255,7 +257,7 @@ fn start(shell: &RaisedShell, guest: WantedGuest, groups: &[OwnedFd]) -> Result<
             let fds: Vec<_> = [to_fork.as_fd()].into_iter().chain(streams).collect();
             let held = errand.hold;
             tell(&InitRequest::Adopt { spec, held }, &fds)?;
-            let ended = zygote.fork(&shell.namespaces, to_init.as_fd(), groups, errand);
+            let ended = zygote.fork(namespaces, to_init.as_fd(), groups, errand);
             Some(ended.map_err(|error| failed("fork", "an interpreter", error))?)
         }
     };

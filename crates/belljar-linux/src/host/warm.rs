@@ -136,7 +136,7 @@ impl Outline {
                     Errand {
                         purpose: self.purpose,
                         rehearse,
-                        hold: rehearse && self.purpose == Purpose::Program,
+                        hold: self.purpose == Purpose::Program,
                     },
                 )),
             }),

@@ -1,7 +1,7 @@
 //! System calls as data.
 //!
 //! What turns a process into a guest is a list of these. Init performs it in a fork of its own, a
-//! warm interpreter in one of its forks: one plan, two small interpreters.
+//! warm interpreter in one of its forks; what performs it is the same code.
 
 use crate::sys::calls::list;
 
