@@ -27,7 +27,7 @@ def plant():
 def holds_our_memory(pid):
     # Beside a warm program sleeps the holder of its memory, whose parent is as far out of sight as our own.
     with open(f"/proc/{pid}/status") as status, open(f"/proc/{pid}/syscall") as call:
-        return "PPid:\t0\n" in status.read() and call.read().startswith("34 ")
+        return "PPid:\t0\n" in status.read() and call.read().startswith("271 ")
 
 
 def scan():
