@@ -8,7 +8,6 @@ use std::time::Duration;
 use belljar_core::{Limits, ProviderError};
 
 use super::cgroup::{self, Group, GroupLimits, Hierarchy};
-use crate::wire::CgroupJoin;
 
 /// A group that is removed when it goes out of scope; by then nothing may be in it.
 #[derive(Debug)]
@@ -49,22 +48,14 @@ impl SandboxGroup {
         self.version
     }
 
-    /// How init gets in, and the descriptors for that.
-    pub(crate) fn join(&self) -> Result<(CgroupJoin, Vec<OwnedFd>), ProviderError> {
-        self.group.join().map_err(|error| failed("enter", error))
+    /// The descriptor that a process is born into it by; none where nobody can be.
+    pub(crate) fn birthplace(&self) -> Result<Option<OwnedFd>, ProviderError> {
+        self.group.birthplace().map_err(|error| failed("enter", error))
     }
 
-    /// Files into which a task writes `0` to move here. What was opened for init may be of use again.
-    pub(crate) fn entries(
-        &self,
-        join: CgroupJoin,
-        opened: &[OwnedFd],
-    ) -> Result<Vec<OwnedFd>, ProviderError> {
-        let entries = match join {
-            CgroupJoin::Tasks(_) => opened.iter().map(OwnedFd::try_clone).collect(),
-            CgroupJoin::None | CgroupJoin::Born => self.group.entries(),
-        };
-        entries.map_err(|error| failed("enter", error))
+    /// Files into which a task writes `0` to move here.
+    pub(crate) fn entries(&self) -> Result<Vec<OwnedFd>, ProviderError> {
+        self.group.entries().map_err(|error| failed("enter", error))
     }
 
     pub(crate) fn limit(&mut self, limits: &Limits) -> Result<(), ProviderError> {

@@ -13,14 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use super::cgroup::{GroupLimits, group_name};
+use super::cgroup::{GroupLimits, Hierarchy, group_name};
 use super::group::SandboxGroup;
 use super::nursery::{Asked, Nursery};
 use super::output;
 use super::probe;
 use super::shared::Shared;
 use super::zygote::{self, Errand, Zygote};
-use crate::wire::{self, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
+use crate::wire::{self, CgroupJoin, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
 
 /// How long any one step may take, on a machine that is very busy.
 const RAISING: Duration = Duration::from_secs(20);
@@ -116,7 +116,9 @@ pub(crate) struct Rising {
     asked: Asked,
     nursery: Arc<Nursery>,
     group: Option<SandboxGroup>,
+    /// Where init and a fork write to get into the group, and whether init does.
     entries: Vec<OwnedFd>,
+    joins: bool,
     guest: Option<WantedGuest>,
 }
 
@@ -132,7 +134,7 @@ pub(crate) fn raise(shared: &Shared, wanted: Wanted, name: &str) -> Result<Raise
     begin(shared, wanted, name)?.stand()?.fill()
 }
 
-/// Makes the group and asks for the shell.
+/// Makes the group and asks for the shell. Where nobody is born into a group both go on at the same time.
 pub(crate) fn begin(shared: &Shared, wanted: Wanted, name: &str) -> Result<Rising, ProviderError> {
     let Wanted {
         nursery,
@@ -141,30 +143,40 @@ pub(crate) fn begin(shared: &Shared, wanted: Wanted, name: &str) -> Result<Risin
         shares,
         guest,
     } = wanted;
-    let group = match shared.hierarchy() {
-        Ok(hierarchy) => Some(SandboxGroup::make(
-            hierarchy,
-            &group_name(shared.tag(), name),
-            limits,
-            shares,
-        )?),
-        Err(_) => None,
-    };
     let forked = guest.as_ref().is_some_and(|guest| guest.zygote.is_some());
     shell.namespaces = forked;
-    let (mut fds, mut entries) = (Vec::new(), Vec::new());
-    if let Some(group) = &group {
-        (shell.cgroup, fds) = group.join()?;
-        if forked {
-            entries = group.entries(shell.cgroup, &fds)?;
-        }
-    }
-    let asked = nursery
-        .ask(shell, &fds)
-        .map_err(|error| failed("ask", "the nursery", error))?;
+    let hierarchy = shared.hierarchy().ok();
+    shell.cgroup = hierarchy.map_or(CgroupJoin::None, Hierarchy::join);
+    let make = || {
+        let name = group_name(shared.tag(), name);
+        hierarchy
+            .map(|hierarchy| SandboxGroup::make(hierarchy, &name, limits, shares))
+            .transpose()
+    };
+    let ask = |birthplace: Option<OwnedFd>| {
+        nursery
+            .ask(shell.clone(), birthplace.as_slice())
+            .map_err(|error| failed("ask", "the nursery", error))
+    };
+    let (asked, group) = if shell.cgroup == CgroupJoin::Later {
+        let asked = ask(None)?;
+        (asked, make()?)
+    } else {
+        let group = make()?;
+        let birthplace = match &group {
+            Some(group) => group.birthplace()?,
+            None => None,
+        };
+        (ask(birthplace)?, group)
+    };
+    let entries = match &group {
+        Some(group) if forked || shell.cgroup == CgroupJoin::Later => group.entries()?,
+        _ => Vec::new(),
+    };
     Ok(Rising {
         asked,
         nursery,
+        joins: shell.cgroup == CgroupJoin::Later,
         group,
         entries,
         guest,
@@ -179,6 +191,11 @@ impl Rising {
         let made = self.asked.made.blocking_recv().map_err(lost)?;
         let made = made.map_err(|failure| probe::explain(&failure))?;
         let killed_unless_kept = KillOnDrop(&made.pidfd);
+        if self.joins {
+            let fds: Vec<_> = self.entries.iter().map(AsFd::as_fd).collect();
+            wire::send(&made.control, &InitRequest::Join, &fds)
+                .map_err(|error| failed("raise", "a sandbox", error))?;
+        }
         let guest = match self.guest {
             Some(guest) => Some(start(&made.control, &made.namespaces, guest, &self.entries)?),
             None => None,

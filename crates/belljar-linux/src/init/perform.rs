@@ -11,7 +11,7 @@ use crate::mounts::{self, place};
 use crate::sys;
 use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY, set_attributes};
 use crate::weaken;
-use crate::wire::{HostIds, Note, RootSpec, ShellSpec, Tree};
+use crate::wire::{self, HostIds, InitRequest, Note, RootSpec, ShellSpec, Tree};
 
 /// What init holds while it raises a shell.
 pub(crate) struct Raising<'a> {
@@ -21,8 +21,6 @@ pub(crate) struct Raising<'a> {
     pub control: BorrowedFd<'a>,
     /// Trees that go below scratch memory, each with its detached mount.
     pub late: &'a [(&'a Tree, OwnedFd)],
-    /// `tasks` files of v1 groups, opened by the engine.
-    pub tasks: &'a [OwnedFd],
     pub notes: Vec<Note>,
 }
 
@@ -50,10 +48,15 @@ impl Raising<'_> {
     /// Writing "0" means "me". Moving oneself, and only one task, spares the kernel a global lock
     /// whose first use costs a grace period of ten milliseconds and more.
     fn join_cgroups(&self) -> io::Result<()> {
-        for tasks in self.tasks {
-            rustix::io::write(tasks, b"0")?;
+        match wire::receive(self.control)? {
+            (InitRequest::Join, entries) if !entries.is_empty() => {
+                for entry in entries {
+                    rustix::io::write(entry, b"0")?;
+                }
+                Ok(())
+            }
+            _ => Err(io::ErrorKind::InvalidData.into()),
         }
-        Ok(())
     }
 
     fn close_foreign_descriptors(&self) -> io::Result<()> {

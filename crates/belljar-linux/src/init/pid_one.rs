@@ -23,7 +23,6 @@ pub(crate) fn run(
     spec: &ShellSpec,
     control: &OwnedFd,
     late: &[(&Tree, OwnedFd)],
-    tasks: &[OwnedFd],
     filters: &PreparedFilters,
 ) -> ! {
     let mut raising = Raising {
@@ -31,7 +30,6 @@ pub(crate) fn run(
         spec,
         control: control.as_fd(),
         late,
-        tasks,
         notes: Vec::new(),
     };
     for step in steps::shell(spec) {
@@ -214,6 +212,8 @@ impl<'a> PidOne<'a> {
             Err(error) => return Err(error),
         };
         let event = match request {
+            // Only before anything else.
+            InitRequest::Join => return Err(io::ErrorKind::InvalidData.into()),
             InitRequest::PutFile { path, executable } => match fds.first() {
                 Some(content) => match files::put(self.work_dir.as_fd(), &path, executable, content) {
                     Ok(()) => InitEvent::FilePut,

@@ -75,7 +75,7 @@ pub(crate) enum ShellStep {
 pub(crate) fn shell(spec: &ShellSpec) -> Vec<ShellStep> {
     use ShellStep as S;
     let mut steps = Vec::with_capacity(10);
-    if matches!(spec.cgroup, CgroupJoin::Tasks(_)) {
+    if spec.cgroup == CgroupJoin::Later {
         steps.push(S::JoinCgroups);
     }
     steps.extend([
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_shell_is_raised_in_this_order() {
         assert_eq!(
-            names(&shell(&shell_spec(CgroupJoin::Tasks(3), true))),
+            names(&shell(&shell_spec(CgroupJoin::Later, true))),
             "JoinCgroups NewSession CloseForeignDescriptors BecomeGuestUser Undumpable MountScratch MountProc \
              CheckRoot Loopback HostName"
         );

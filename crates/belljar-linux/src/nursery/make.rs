@@ -81,16 +81,15 @@ impl Nursery<'_> {
         let (control, init_end) = at("Channel", wire::pair())?;
         // Init waits on this until its ids are mapped; it closes if the nursery dies before.
         let (go_nursery, go_init) = at("Channel", wire::pair())?;
-        let (cgroup, tasks): (Option<BorrowedFd<'_>>, &[OwnedFd]) = match spec.cgroup {
-            CgroupJoin::None => (None, &[]),
-            CgroupJoin::Born => (fds.first().map(AsFd::as_fd), &[]),
-            CgroupJoin::Tasks(count) => (None, &fds[..fds.len().min(count as usize)]),
+        let cgroup = match spec.cgroup {
+            CgroupJoin::Born => fds.first().map(AsFd::as_fd),
+            CgroupJoin::None | CgroupJoin::Later => None,
         };
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, cgroup))? {
             Side::Child => {
                 drop(go_nursery);
                 birth::wait_for_parent(&go_init);
-                init::run(self.spec, spec, &init_end, &self.late, tasks, self.filters);
+                init::run(self.spec, spec, &init_end, &self.late, self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),
         };

@@ -55,6 +55,8 @@ pub(crate) enum NurseryEvent {
 /// Engine to init.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum InitRequest {
+    /// Join groups. Descriptors: files into which a task writes `0` to move there.
+    Join,
     /// Put a file into the work directory. Descriptor: its content.
     PutFile { path: String, executable: bool },
     /// Start a guest. Descriptors: its standard input, output and error, and its control channel if
@@ -191,8 +193,8 @@ pub(crate) enum CgroupJoin {
     None,
     /// Born into the v2 group whose directory is the first descriptor.
     Born,
-    /// Joins by writing to so many `tasks` files.
-    Tasks(u32),
+    /// Waits for [`InitRequest::Join`] before it does anything else. The group can be made meanwhile.
+    Later,
 }
 
 /// One part of the host shown to the guest.

@@ -32,6 +32,8 @@ pub(crate) trait Hierarchy: Send + Sync + Debug {
     fn bounds(&self) -> Bounds;
     /// The directories that hold our groups.
     fn subtrees(&self) -> Vec<PathBuf>;
+    /// How init gets into a group.
+    fn join(&self) -> CgroupJoin;
     /// Makes an empty group; `shares` where it may be given a share of the processors.
     fn create(&self, name: &str, shares: bool) -> io::Result<Box<dyn Group>>;
 }
@@ -40,8 +42,8 @@ pub(crate) trait Hierarchy: Send + Sync + Debug {
 pub(crate) trait Group: Send + Sync + Debug {
     /// Sets limits; called again before each stage.
     fn limit(&self, limits: &GroupLimits) -> io::Result<()>;
-    /// How init gets in, and the descriptors for that.
-    fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)>;
+    /// The descriptor that a process is born into it by; none where nobody can be.
+    fn birthplace(&self) -> io::Result<Option<OwnedFd>>;
     /// Files into which a task writes `0` to move here.
     fn entries(&self) -> io::Result<Vec<OwnedFd>>;
     /// The group's directories, for clean-up by others.

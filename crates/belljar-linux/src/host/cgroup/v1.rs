@@ -80,6 +80,10 @@ impl Hierarchy for V1 {
             .collect()
     }
 
+    fn join(&self) -> CgroupJoin {
+        CgroupJoin::Later
+    }
+
     fn create(&self, name: &str, shares: bool) -> io::Result<Box<dyn Group>> {
         let mut group = V1Group {
             dirs: Vec::with_capacity(self.subtrees.len()),
@@ -143,9 +147,8 @@ impl Group for V1Group {
         Ok(())
     }
 
-    fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)> {
-        let tasks = self.entries()?;
-        Ok((CgroupJoin::Tasks(tasks.len() as u32), tasks))
+    fn birthplace(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
     }
 
     fn entries(&self) -> io::Result<Vec<OwnedFd>> {

@@ -110,6 +110,10 @@ impl Hierarchy for V2 {
         vec![self.subtree.dir.clone()]
     }
 
+    fn join(&self) -> CgroupJoin {
+        CgroupJoin::Born
+    }
+
     fn create(&self, name: &str, _shares: bool) -> io::Result<Box<dyn Group>> {
         let wanted: Vec<String> = self.controllers.iter().map(|name| format!("+{name}")).collect();
         let wanted = wanted.join(" ");
@@ -155,8 +159,8 @@ impl Group for V2Group {
         Ok(())
     }
 
-    fn join(&self) -> io::Result<(CgroupJoin, Vec<OwnedFd>)> {
-        Ok((CgroupJoin::Born, vec![self.handle.try_clone()?]))
+    fn birthplace(&self) -> io::Result<Option<OwnedFd>> {
+        self.handle.try_clone().map(Some)
     }
 
     fn entries(&self) -> io::Result<Vec<OwnedFd>> {
