@@ -56,6 +56,11 @@ pub fn serve(channel: i32, own_namespace: i32) -> i32 {
     let (Ok(_), Ok(ends)) = (piped, ends) else {
         syscall::exit(1)
     };
+    if !guest::can_close() {
+        let text = Text::new("{\"event\":\"unfit\",\"why\":\"the kernel has no close_range here\"}");
+        let _ = frames::send(channel, text.bytes(), None);
+        syscall::exit(1);
+    }
     let mut zygote = Zygote {
         channel,
         own_namespace,

@@ -112,6 +112,12 @@ fn enter(calls: &mut [u8], channel: i32, fds: &Fds, report: Option<i32>) -> Resu
     Ok(sent)
 }
 
+/// Whether a fork will be able to close what is not its own.
+pub fn can_close() -> bool {
+    let nobodys = i64::from(i32::MAX);
+    syscall::plain(number::CLOSE_RANGE, [nobodys, nobodys, 0]) == 0
+}
+
 /// Closes all but the streams and the runner's channel, which programs that the guest starts have no use for.
 fn close_others() -> bool {
     const SET_FLAGS: i64 = 2;

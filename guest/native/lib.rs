@@ -35,12 +35,16 @@ pub extern "C" fn belljar_serve(channel: i32, own_namespace: i32) -> i32 {
 /// To be called at the start of a zygote.
 #[unsafe(no_mangle)]
 pub extern "C" fn belljar_begin() {
-    memory::begin();
+    if memory::is_usual() {
+        memory::begin();
+    }
 }
 
 /// To be called once everything is loaded, before the first fork.
 #[unsafe(no_mangle)]
 pub extern "C" fn belljar_prepare() {
-    text::take_in();
-    memory::end();
+    if memory::is_usual() {
+        text::take_in();
+        memory::end();
+    }
 }

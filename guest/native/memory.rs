@@ -7,14 +7,13 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::syscall::{self, check, number};
-use super::text;
 
 pub const PAGE: usize = 4096;
 pub const HUGE: usize = 2 << 20;
 /// How much is taken from the kernel at a time.
 const CHUNK: usize = 4 * HUGE;
 
-pub const READ_WRITE: i64 = 3;
+const READ_WRITE: i64 = 3;
 const PRIVATE_ANONYMOUS: i64 = 0x22;
 
 /// Of the chunk in use: where it goes on, and where it ends.
@@ -40,9 +39,15 @@ struct Allocator {
 }
 
 unsafe extern "C" {
+    fn getpagesize() -> i32;
     fn PyObject_GetArenaAllocator(allocator: *mut Allocator);
     fn PyObject_SetArenaAllocator(allocator: *const Allocator);
-    fn sbrk(more: isize) -> *mut c_void;
+}
+
+/// Whether pages have the size that all of this is made for.
+pub fn is_usual() -> bool {
+    // SAFETY: it only says how large they are.
+    unsafe { getpagesize() as usize == PAGE }
 }
 
 /// From here on the interpreter's objects are in huge pages.
@@ -69,7 +74,6 @@ pub fn end() {
     // Within a huge page it stays: the kernel would have to take that apart.
     let next = NEXT.load(Ordering::Relaxed).next_multiple_of(HUGE);
     unmap(next, END.load(Ordering::Relaxed));
-    let _ = move_heap();
 }
 
 extern "C" fn allocate(context: *mut c_void, size: usize) -> *mut c_void {
@@ -100,29 +104,6 @@ extern "C" fn allocate(context: *mut c_void, size: usize) -> *mut c_void {
 
 extern "C" fn free(_: *mut c_void, start: *mut c_void, size: usize) {
     unmap(start as usize, start as usize + size);
-}
-
-/// The C library's heap, which stands at the end of the program's own data.
-fn move_heap() -> Result<(), i32> {
-    // SAFETY: it only asks where that ends.
-    let end = unsafe { sbrk(0) } as usize & !(PAGE - 1);
-    let floor = text::end_below(end);
-    let mut start = end;
-    while start > floor && is_mapped(start - PAGE) {
-        start -= PAGE;
-    }
-    if start < end {
-        replace(start, end - start, READ_WRITE)
-    } else {
-        Ok(())
-    }
-}
-
-fn is_mapped(page: usize) -> bool {
-    let mut there = 0u8;
-    let args = [page as i64, PAGE as i64, &raw mut there as i64, 0, 0, 0];
-    // SAFETY: it writes one byte for one page, and says so where there is none.
-    unsafe { syscall::call(number::MINCORE, args) == 0 }
 }
 
 /// New memory for huge pages, as far from the boundary of one as `like`.

@@ -15,7 +15,6 @@ pub mod number {
     pub const MUNMAP: i64 = 11;
     pub const RT_SIGPROCMASK: i64 = 14;
     pub const MREMAP: i64 = 25;
-    pub const MINCORE: i64 = 27;
     pub const MADVISE: i64 = 28;
     pub const GETPID: i64 = 39;
     pub const SENDMSG: i64 = 46;
@@ -56,7 +55,6 @@ pub mod number {
     pub const MREMAP: i64 = 216;
     pub const MMAP: i64 = 222;
     pub const MPROTECT: i64 = 226;
-    pub const MINCORE: i64 = 232;
     pub const MADVISE: i64 = 233;
     pub const WAIT4: i64 = 260;
     pub const SETNS: i64 = 268;
@@ -176,8 +174,9 @@ pub fn poll<const N: usize>(fds: [i32; N], milliseconds: Option<i64>) -> [bool; 
         wanted: READABLE,
         seen: 0,
     });
-    let time = milliseconds.map(|count| [count / 1000, count % 1000 * 1_000_000]);
-    let time = time.as_ref().map_or(0, |time| time.as_ptr() as i64);
+    // The kernel writes there what is left of it.
+    let mut time = milliseconds.map(|count| [count / 1000, count % 1000 * 1_000_000]);
+    let time = time.as_mut().map_or(0, |time| time.as_mut_ptr() as i64);
     let args = [waits.as_mut_ptr() as i64, N as i64, time, 0, 8, 0];
     // SAFETY: the addresses are those of `waits` and of the time, which live until it returns.
     unsafe { call(number::PPOLL, args) };

@@ -8,6 +8,7 @@ use core::ffi::c_void;
 
 use super::memory::{self, PAGE};
 
+/// Also for constants, so that neighbours have huge pages in common. A guest can make executable what it likes anyway.
 const READ_EXECUTE: i64 = 5;
 
 const LOADED: u32 = 1;
@@ -46,27 +47,6 @@ unsafe extern "C" {
 pub fn take_in() {
     // SAFETY: the callback keeps nothing of what it is shown, and is given nothing.
     unsafe { dl_iterate_phdr(take_in_library, core::ptr::null_mut()) };
-}
-
-/// Where the last library ends that stands below this address.
-pub fn end_below(address: usize) -> usize {
-    let mut found = (address, 0);
-    // SAFETY: the callback is given a pair, as it expects.
-    unsafe { dl_iterate_phdr(look_below, (&raw mut found).cast()) };
-    found.1
-}
-
-extern "C" fn look_below(library: *const Library, _: usize, found: *mut c_void) -> i32 {
-    // SAFETY: `end_below` passes a pair, which nobody else uses meanwhile.
-    let found = unsafe { &mut *found.cast::<(usize, usize)>() };
-    let (base, segments) = parts(library);
-    for segment in segments.iter().filter(|segment| segment.kind == LOADED) {
-        let end = base + segment.address + segment.size;
-        if end <= found.0 {
-            found.1 = found.1.max(end.next_multiple_of(PAGE));
-        }
-    }
-    0
 }
 
 /// A library's base, and its segments.

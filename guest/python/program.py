@@ -28,7 +28,12 @@ class Program:
         if not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated:
             self.first = directory or _directory(path)
             belljar.environment.import_path(self.first)
-        self.module = self._main(directory)
+        self.directory = directory
+        self.renew()
+
+    def renew(self):
+        """Make its module anew."""
+        self.module = self._main(self.directory)
         self.namespace = self.module.__dict__
 
     def _main(self, directory):
@@ -111,6 +116,11 @@ def prepare():
     _prepared = Program(PATH, DIRECTORY)
 
 
+def renew():
+    """In the zygote, after its heap was frozen: what is frozen is never let go of, and a program's module must be."""
+    _prepared.renew()
+
+
 def withdraw():
     """In a fork that will run cells."""
     if _prepared is not None:
@@ -119,18 +129,22 @@ def withdraw():
 
 def wait():
     """Say that it is ready, and wait for a program to run; without the means of a session, which a fork would have to copy."""
-    write(belljar.runner.CHANNEL, belljar.runner.ready)
     data = b""
-    while True:
-        part = read(belljar.runner.CHANNEL, 1 << 16)
-        if not part:
-            belljar.runner.closed()
-        data = data + part if data else part
-        if data == _usual:
-            return _prepared.begin()
-        if len(data) >= 4 and len(data) >= 4 + int.from_bytes(data[:4], "little"):
-            withdraw()
-            return belljar.runner.serve(data)
+    try:
+        write(belljar.runner.CHANNEL, belljar.runner.ready)
+        while True:
+            part = read(belljar.runner.CHANNEL, 1 << 16)
+            if not part:
+                break
+            data = data + part if data else part
+            if data == _usual:
+                return _prepared.begin()
+            if len(data) >= 4 and len(data) >= 4 + int.from_bytes(data[:4], "little"):
+                withdraw()
+                return belljar.runner.serve(data)
+    except OSError:  # nobody wants it any more
+        pass
+    belljar.runner.closed()
 
 
 def of(message):

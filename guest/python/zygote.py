@@ -71,7 +71,7 @@ def _prepare(message):
     import os
 
     belljar.streams.renew_for_pipes()
-    had_backend = "MPLBACKEND" in os.environ
+    variables = dict(os.environ)
     os.environ.setdefault("MPLBACKEND", "Agg")
     imported, failed = [], {}
     for name in message.get("modules") or ():
@@ -80,8 +80,7 @@ def _prepare(message):
             imported.append(name)
         except BaseException as error:
             failed[name] = "%s: %s" % (type(error).__name__, error)
-    if not had_backend:  # a fork has the variables that the zygote was started with
-        del os.environ["MPLBACKEND"]
+    belljar.environment.replace(variables)  # whatever modules have done to them
     for name in _OWN:
         try:
             __import__(name)
@@ -99,6 +98,7 @@ def _prepare(message):
     gc.collect()
     gc.disable()
     gc.freeze()
+    belljar.program.renew()
     version = sys.version.split()[0]
     return {"event": "ready", "language": "python", "version": version, "imported": imported, "failed": failed}
 

@@ -236,6 +236,15 @@ class Programs(unittest.TestCase):
         file = "/workspace/main.py" if sys.version_info >= (3, 9) else "main.py"
         self.assertTrue(wanted["out"].startswith("['main.py'] __main__ " + file + " /workspace 1 ['__annotations__'"), wanted)
         self.assertEqual((wanted["err"], os.WEXITSTATUS(wanted["status"])), ("", 3))
+        self.ways(where, calls, usual, other, wanted)
+        for name in ("del", "del-cycle", "del-globals"):
+            with open(where + "/workspace/main.py", "w") as file:
+                file.write(PROGRAMS[name])
+            wanted = self.fork(where, b"", calls, 0, [other])
+            self.assertIn("deleted", wanted["out"])
+            self.ways(where, calls, usual, other, wanted)
+
+    def ways(self, where, calls, usual, other, wanted):
         for flags in (0, PROGRAM, PROGRAM | REHEARSE):
             for parts in ([usual], [usual[:3], usual[3:20], usual[20:]], [other], [other[:20], other[20:]]):
                 with self.subTest(flags=flags, parts=parts):

@@ -193,13 +193,12 @@ impl Rising {
         let killed_unless_kept = KillOnDrop(&made.pidfd);
         if self.joins {
             let fds: Vec<_> = self.entries.iter().map(AsFd::as_fd).collect();
-            wire::send(&made.control, &InitRequest::Join, &fds)
-                .map_err(|error| failed("raise", "a sandbox", error))?;
+            let _ = wire::send(&made.control, &InitRequest::Join, &fds);
         }
-        let guest = match self.guest {
-            Some(guest) => Some(start(&made.control, &made.namespaces, guest, &self.entries)?),
-            None => None,
-        };
+        // An init that has given up says why, which is more than that it does not listen.
+        let guest = self
+            .guest
+            .map(|guest| start(&made.control, &made.namespaces, guest, &self.entries));
         let mut notes = made.notes;
         let work_dir = match wire::receive_within(&made.control, RAISING) {
             Ok((InitEvent::Ready { notes: seen }, mut fds)) if fds.len() == 1 => {
@@ -210,6 +209,7 @@ impl Rising {
             Ok(_) => return Err(out_of_turn()),
             Err(error) => return Err(failed("raise", "a sandbox", error)),
         };
+        let guest = guest.transpose()?;
         std::mem::forget(killed_unless_kept);
         let raised = Raised {
             shell: RaisedShell {

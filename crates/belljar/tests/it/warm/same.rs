@@ -66,6 +66,7 @@ const PROGRAMS: &[&str] = &[
     "import sys; print(sys.modules['__main__'].__dict__.keys()); print(sys.stdout.errors, sys.stderr.line_buffering)",
     "import sys; print('ä', '\\ud800'.encode('utf-8', 'surrogatepass'), sys.getfilesystemencoding(), sys.getrecursionlimit())",
     "import sys; print('out'); print('err', file=sys.stderr); sys.stdout.buffer.write(b'\\xff\\x00raw')",
+    "class A:\n    def __del__(self): print('deleted')\ndef f(): pass\na = A(); b = A(); b.me = b",
     "import atexit; atexit.register(print, 'at the end'); print('before')",
     "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.1), print('thread'))).start(); print('main')",
     "import gc; print(gc.isenabled(), gc.get_threshold()); import time; print(time.tzname)",
