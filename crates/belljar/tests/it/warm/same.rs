@@ -112,25 +112,32 @@ fn compare(programs: &[&str], language: Language, waited: &str) {
     let mut differences = String::new();
     runtime().block_on(async {
         for program in programs {
-            let request = Request {
-                source: code_in(language, program).source,
-                ..variants(program)
-            };
-            tokio::task::block_in_place(|| prepare(&warm, &request));
-            let (first, second) = (go(&cold, &request).await, go(&warm, &request).await);
-            assert_eq!((origin(&first), origin(&second)), (MADE, waited));
-            let (first, second) = (told(&first), told(&second));
-            if first != second {
-                let lines = |text: &str, other: &str| {
-                    let other: Vec<_> = other.lines().collect();
-                    let own = text.lines().filter(|line| !other.contains(line));
-                    own.map(|line| format!("    {line}\n")).collect::<String>()
-                };
-                differences += &format!(
-                    "{program}\n  only cold\n{}  only warm\n{}",
-                    lines(&first, &second),
-                    lines(&second, &first)
-                );
+            // With arguments, variables and files of its own, and with nothing but its text, as most of them come.
+            let plain = code_in(language, program);
+            let source = plain.source.clone();
+            for request in [
+                Request {
+                    source,
+                    ..variants(program)
+                },
+                plain,
+            ] {
+                tokio::task::block_in_place(|| prepare(&warm, &request));
+                let (first, second) = (go(&cold, &request).await, go(&warm, &request).await);
+                assert_eq!((origin(&first), origin(&second)), (MADE, waited));
+                let (first, second) = (told(&first), told(&second));
+                if first != second {
+                    let lines = |text: &str, other: &str| {
+                        let other: Vec<_> = other.lines().collect();
+                        let own = text.lines().filter(|line| !other.contains(line));
+                        own.map(|line| format!("    {line}\n")).collect::<String>()
+                    };
+                    differences += &format!(
+                        "{program}\n  only cold\n{}  only warm\n{}",
+                        lines(&first, &second),
+                        lines(&second, &first)
+                    );
+                }
             }
         }
     });
