@@ -169,7 +169,8 @@ impl PidOne<'_> {
         };
         match sys::filter::receive(listener.as_fd()) {
             Ok(Some(notice)) => {
-                guest.room.one_more(notice.task)?;
+                // Where no room could be made, for want of memory perhaps, the kernel refuses the thread.
+                let _ = guest.room.one_more(notice.task);
                 sys::filter::let_go_on(listener.as_fd(), notice)
             }
             Ok(None) => Ok(()),
