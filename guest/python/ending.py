@@ -10,6 +10,7 @@ import sys
 from _io import BufferedRandom, BufferedWriter, TextIOWrapper
 from _weakref import ref
 
+_modules = sys.modules  # the interpreter's own table, whatever the guest puts in its place
 _BUFFERED = (TextIOWrapper, BufferedWriter, BufferedRandom)
 _known = frozenset()  # the modules that were there before the guest's code
 _last = None  # the youngest of them
@@ -18,9 +19,9 @@ _last = None  # the youngest of them
 def begin():
     """Remember what is not the guest's. In a fork the zygote has done that."""
     global _known, _last
-    if next(reversed(sys.modules)) != _last:
-        _known = frozenset(sys.modules)
-        _last = next(reversed(sys.modules))
+    if next(reversed(_modules)) != _last:
+        _known = frozenset(_modules)
+        _last = next(reversed(_modules))
 
 
 def _others():
@@ -28,19 +29,19 @@ def _others():
 
     What is in the table longest comes first there, so not all of it has to be looked at, and copied."""
     names = []
-    for name in reversed(sys.modules):
+    for name in reversed(_modules):
         if name == _last:
             break
         if name not in _known and name != "__main__":
             names.append(name)
-    if "__main__" in sys.modules:
+    if "__main__" in _modules:
         names.append("__main__")
     return names
 
 
 def finish(join=True):
     """Returns whether the output could be written out."""
-    threading = sys.modules.get("threading")
+    threading = _modules.get("threading")
     if join and threading is not None:
         try:
             threading._shutdown()
@@ -68,7 +69,7 @@ def _let_go():
             setattr(sys, name, None)
     _write_files()
     # First without their names, so that a `__del__` finds its globals; what is then still there loses them.
-    modules = [ref(sys.modules.pop(name)) for name in _others() if _is_guests(name)]
+    modules = [ref(_modules.pop(name)) for name in _others() if _is_guests(name)]
     _collect()
     for reference in modules:
         module = reference()
@@ -107,7 +108,7 @@ def _clear(module):
 
 def _is_guests(name):
     """Whether its objects may be the guest's: not those of the interpreter's own modules, and of what was installed."""
-    module = sys.modules[name]
+    module = _modules[name]
     if type(module) is not type(sys):
         return False
     path = vars(module).get("__file__")

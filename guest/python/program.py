@@ -33,17 +33,17 @@ class Program:
 
     def renew(self):
         """Make its module anew."""
-        self.module = self._main(self.directory)
+        self.module = self._main()
         self.namespace = self.module.__dict__
 
-    def _main(self, directory):
+    def _main(self):
         import builtins
         import os
 
         module = type(sys)("__main__")
         path = self.path
         if sys.version_info >= (3, 9):
-            path = os.path.abspath(path) if directory is None else directory + "/" + path
+            path = self.directory + "/" + path if self.directory else os.path.abspath(path)
         module.__loader__ = _loader("__main__", path)
         module.__annotations__ = {}
         module.__builtins__ = builtins

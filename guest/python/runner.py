@@ -52,11 +52,6 @@ def closed(complaint=None):
     _exit(0)
 
 
-def leave(status):
-    """End this process, and nothing else."""
-    _exit(status)
-
-
 def _set_private(descriptor):
     from posix import set_inheritable
 

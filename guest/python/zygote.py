@@ -1,11 +1,12 @@
 """The zygote: a warm interpreter that forks runners into sandboxes.
 
 It imports what guests are likely to want, freezes its heap so that a fork shares it, and hands over to native code
-(guest/native): that waits for the engine, forks, and takes the fork into its sandbox, and Python goes on only there. It never
+(sys/native of belljar-linux): that waits for the engine, forks, and takes the fork into its sandbox, and Python goes on only there. It never
 runs a guest's code and never sees its data.
 """
 
 import sys
+from posix import _exit, read, write
 
 CHANNEL = 3
 OWN_NAMESPACE = 4
@@ -30,7 +31,7 @@ def serve():
         native = _native()
     except Exception as error:
         _tell({"event": "unfit", "why": "ctypes: %s" % error})
-        belljar.runner.leave(1)
+        _exit(1)
     native.belljar_begin()
     ready = _prepare(_asked())
     native.belljar_prepare()
@@ -110,26 +111,22 @@ def _asked():
 
 
 def _exactly(length):
-    from posix import read
-
     data = b""
     while len(data) < length:
         part = read(CHANNEL, length - len(data))
         if not part:  # the engine has gone
-            belljar.runner.leave(0)
+            _exit(0)
         data += part
     return data
 
 
 def _tell(message):
-    from posix import write
-
     data = belljar.channel.frame(message)
     try:
         while data:
             data = data[write(CHANNEL, data) :]
     except OSError:
-        belljar.runner.leave(0)
+        _exit(0)
 
 
 def _rehearse():

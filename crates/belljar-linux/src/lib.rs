@@ -6,7 +6,7 @@
 //! - `mounts`: file systems and places that a sandbox is put together from.
 //! - `init`: what runs between clone and exec, and pid 1 of each sandbox.
 //! - `policies`: the system-call rules as data.
-//! - `sys`: the only module with unsafe; it shares two files with `guest/native`.
+//! - `sys`: the only module with unsafe; in `sys/native` is what a zygote loads.
 //! - `wire`: what they say to each other.
 
 mod birth;

@@ -85,7 +85,7 @@ impl Call {
     }
 }
 
-/// A list as one piece of memory, ready to be performed (see guest/native/calls.rs).
+/// A list as one piece of memory, ready to be performed (see sys/native/calls.rs).
 pub(crate) fn encode(calls: &[Call]) -> Vec<u8> {
     let pointers = |arg: &Arg| match arg {
         Arg::Bytes(_, pointers) => pointers.len(),

@@ -5,10 +5,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::init::calls::{Call, encode};
 
 /// Shared with the zygote's native part: what performs a list here performs it there.
-#[path = "../../../../guest/native/calls.rs"]
+#[path = "native/calls.rs"]
 #[expect(unreachable_pub, reason = "the zygote's native part is another crate")]
 pub(crate) mod list;
-#[path = "../../../../guest/native/syscall.rs"]
+#[path = "native/syscall.rs"]
 #[expect(
     dead_code,
     unreachable_pub,

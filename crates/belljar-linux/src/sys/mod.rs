@@ -1,4 +1,4 @@
-//! The only module of the executable with unsafe code: system calls that no safe wrapper covers.
+//! The only module in the project with unsafe code: system calls that no safe wrapper covers.
 //!
 //! Every block names the invariant that makes it sound, and nothing here decides anything: policy
 //! lives above.

@@ -1,9 +1,8 @@
 //! In a fork of the zygote: into the sandbox, behind its walls.
 
-use core::arch::asm;
-
 use super::calls::{self, Failed};
 use super::frames::{self, Buffer, Fds};
+use super::holder;
 use super::maps;
 use super::syscall::{self, number};
 
@@ -59,7 +58,7 @@ pub fn become_guest(
     syscall::block_signals(blocked);
     let done = enter(request.calls, channel, fds, report);
     let holder = if done.is_ok() && request.flags & HOLD != 0 {
-        hold_memory()
+        holder::hold()
     } else {
         0
     };
@@ -125,75 +124,4 @@ fn close_others() -> bool {
     let after = i64::from(CHANNEL) + 1;
     syscall::plain(number::FCNTL, [i64::from(CHANNEL), SET_FLAGS, CLOSE_ON_EXEC]) == 0
         && syscall::plain(number::CLOSE_RANGE, [after, i64::from(u32::MAX), 0]) == 0
-}
-
-/// Lets a program's end be told before its memory is taken down. Returns the pid of what does that; 0 where there is
-/// nothing, which only makes the end slower.
-///
-/// The kernel tells a process's parent of its end only when its memory has been taken down, and for a fork of a warm
-/// interpreter that takes ten times as long as the rest of its end. Unless somebody else has the same memory: then the
-/// end is told at once. So beside a program sleeps a process that shares its memory and does nothing. It stands behind the
-/// same walls, is no child of the program's, and is ended with everything else when the program has ended.
-fn hold_memory() -> i32 {
-    const VM: i64 = 0x100;
-    // What we close it has not either.
-    const FILES: i64 = 0x400;
-    const PARENT: i64 = 0x8000;
-    // It hears no signal but the one that ends it, so it needs no stack.
-    let blocked = syscall::block_signals(u64::MAX);
-    let result: i64;
-    // SAFETY: the new process runs nothing but the loop below, which uses neither memory nor stack.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 3f",
-            "2:",
-            "mov eax, {wait}",
-            "xor edi, edi",
-            "xor esi, esi",
-            "xor edx, edx",
-            "xor r10d, r10d",
-            "syscall",
-            "jmp 2b",
-            "3:",
-            wait = const number::PPOLL,
-            inlateout("rax") number::CLONE => result,
-            inlateout("rdi") VM | FILES | PARENT => _,
-            inlateout("rsi") 0i64 => _,
-            inlateout("rdx") 0i64 => _,
-            inlateout("r10") 0i64 => _,
-            in("r8") 0i64,
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(
-            "svc 0",
-            "cbnz x0, 3f",
-            "2:",
-            "mov x8, {wait}",
-            "mov x0, xzr",
-            "mov x1, xzr",
-            "mov x2, xzr",
-            "mov x3, xzr",
-            "svc 0",
-            "b 2b",
-            "3:",
-            wait = const number::PPOLL,
-            inlateout("x8") number::CLONE => _,
-            inlateout("x0") VM | FILES | PARENT => result,
-            inlateout("x1") 0i64 => _,
-            inlateout("x2") 0i64 => _,
-            inlateout("x3") 0i64 => _,
-            in("x4") 0i64,
-            options(nostack),
-        );
-    }
-    syscall::block_signals(blocked);
-    result.max(0) as i32
 }

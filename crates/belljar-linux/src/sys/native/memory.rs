@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::syscall::{self, check, number};
 
 pub const PAGE: usize = 4096;
-pub const HUGE: usize = 2 << 20;
+const HUGE: usize = 2 << 20;
 /// How much is taken from the kernel at a time.
 const CHUNK: usize = 4 * HUGE;
 
@@ -76,7 +76,7 @@ pub fn end() {
     unmap(next, END.load(Ordering::Relaxed));
 }
 
-extern "C" fn allocate(context: *mut c_void, size: usize) -> *mut c_void {
+extern "C" fn allocate(_: *mut c_void, size: usize) -> *mut c_void {
     let (next, end) = (NEXT.load(Ordering::Relaxed), END.load(Ordering::Relaxed));
     if size <= end - next {
         NEXT.store(next + size, Ordering::Relaxed);
@@ -90,9 +90,9 @@ extern "C" fn allocate(context: *mut c_void, size: usize) -> *mut c_void {
         unmap(next, end);
         place.store(start, Ordering::Relaxed);
         COUNT.store(count + 1, Ordering::Relaxed);
-        NEXT.store(start, Ordering::Relaxed);
+        NEXT.store(start + size, Ordering::Relaxed);
         END.store(start + CHUNK, Ordering::Relaxed);
-        return allocate(context, size);
+        return start as *mut c_void;
     }
     // SAFETY: what the interpreter had for it.
     unsafe {
@@ -133,9 +133,11 @@ fn unmap(from: usize, to: usize) {
     }
 }
 
-/// Replaces what is mapped there by a copy of it in huge pages, with these rights.
-pub fn replace(start: usize, size: usize, rights: i64) -> Result<(), i32> {
+/// Replaces code and constants by a copy of them in huge pages.
+pub fn replace(start: usize, size: usize) -> Result<(), i32> {
     const MOVE_TO: i64 = 3;
+    // For constants too: they share huge pages with the code. A guest can make executable what it likes anyway.
+    const READ_EXECUTE: i64 = 5;
     let copy = huge(size, start)?;
     // SAFETY: the first is mapped and can be read, the second is memory of our own of the same size. What takes the place of the
     // first holds the same bytes and can be used in the same ways, from one instruction to the next.
@@ -144,7 +146,7 @@ pub fn replace(start: usize, size: usize, rights: i64) -> Result<(), i32> {
         settle(copy, size);
         check(syscall::call(
             number::MPROTECT,
-            [copy as i64, size as i64, rights, 0, 0, 0],
+            [copy as i64, size as i64, READ_EXECUTE, 0, 0, 0],
         ))
         .and_then(|_| {
             let args = [copy as i64, size as i64, size as i64, MOVE_TO, start as i64, 0];

@@ -2,6 +2,7 @@
 
 use super::frames::{self, Buffer, Fds, Gone};
 use super::guest::{self, Request};
+use super::line::Line;
 use super::syscall::{self, check, number};
 
 const NEW_PID: i64 = 0x2000_0000;
@@ -57,8 +58,8 @@ pub fn serve(channel: i32, own_namespace: i32) -> i32 {
         syscall::exit(1)
     };
     if !guest::can_close() {
-        let text = Text::new("{\"event\":\"unfit\",\"why\":\"the kernel has no close_range here\"}");
-        let _ = frames::send(channel, text.bytes(), None);
+        let line = Line::new("{\"event\":\"unfit\",\"why\":\"the kernel has no close_range here\"}");
+        let _ = frames::send(channel, line.bytes(), None);
         syscall::exit(1);
     }
     let mut zygote = Zygote {
@@ -115,10 +116,10 @@ impl Zygote {
             Ok(Some(flags)) => return Some(flags),
             Ok(None) => {}
             Err((step, errno)) => {
-                let mut text = Text::new("{\"event\":\"not_forked\",\"guest\":");
-                text.number(number).text(",\"step\":\"").text(step);
-                text.text("\",\"errno\":").number(errno as u64).text("}");
-                self.tell(&text);
+                let mut line = Line::new("{\"event\":\"not_forked\",\"guest\":");
+                line.number(number).text(",\"step\":\"").text(step);
+                line.text("\",\"errno\":").number(errno as u64).text("}");
+                self.tell(&line);
             }
         }
         fds.close();
@@ -193,15 +194,15 @@ impl Zygote {
             *guest = NOBODY;
             // Seconds and microseconds, of its own and of the kernel's for it.
             let micros = (usage[0] + usage[2]) * 1_000_000 + usage[1] + usage[3];
-            let mut text = Text::new("{\"event\":\"ended\",\"guest\":");
-            text.number(number).text(",\"status\":").number(status as u64);
-            text.text(",\"cpu_micros\":").number(micros as u64).text("}");
-            self.tell(&text);
+            let mut line = Line::new("{\"event\":\"ended\",\"guest\":");
+            line.number(number).text(",\"status\":").number(status as u64);
+            line.text(",\"cpu_micros\":").number(micros as u64).text("}");
+            self.tell(&line);
         }
     }
 
-    fn tell(&self, text: &Text) {
-        if frames::send(self.channel, text.bytes(), None).is_err() {
+    fn tell(&self, line: &Line) {
+        if frames::send(self.channel, line.bytes(), None).is_err() {
             syscall::exit(0)
         }
     }
@@ -210,55 +211,4 @@ impl Zygote {
 /// Has the next child born into that pid namespace.
 fn enter(namespace: i32) -> Result<i64, i32> {
     check(syscall::plain(number::SETNS, [i64::from(namespace), NEW_PID, 0]))
-}
-
-/// A short line of JSON.
-struct Text {
-    bytes: [u8; 192],
-    size: usize,
-}
-
-impl Text {
-    fn new(text: &str) -> Self {
-        let mut line = Self {
-            bytes: [0; 192],
-            size: 0,
-        };
-        line.text(text);
-        line
-    }
-
-    fn text(&mut self, text: &str) -> &mut Self {
-        for byte in text.bytes() {
-            if let Some(place) = self.bytes.get_mut(self.size) {
-                *place = byte;
-                self.size += 1;
-            }
-        }
-        self
-    }
-
-    fn number(&mut self, mut number: u64) -> &mut Self {
-        let mut digits = [b'0'; 20];
-        let mut first = digits.len();
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 || first == 0 {
-                break;
-            }
-        }
-        for digit in digits.iter().skip(first) {
-            if let Some(place) = self.bytes.get_mut(self.size) {
-                *place = *digit;
-                self.size += 1;
-            }
-        }
-        self
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.size).unwrap_or(&[])
-    }
 }

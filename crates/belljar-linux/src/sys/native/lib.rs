@@ -10,6 +10,8 @@ mod calls;
 mod fork;
 mod frames;
 mod guest;
+mod holder;
+mod line;
 mod maps;
 mod memory;
 mod syscall;

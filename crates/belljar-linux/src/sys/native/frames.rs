@@ -72,6 +72,7 @@ impl<const N: usize> Buffer<N> {
     /// There must be no other user of it.
     #[expect(clippy::mut_from_ref, reason = "it is what the caller promises")]
     pub unsafe fn get(&self) -> &mut [u8; N] {
+        // SAFETY: the caller has it alone.
         unsafe { &mut *self.0.get() }
     }
 }

@@ -8,9 +8,6 @@ use core::ffi::c_void;
 
 use super::memory::{self, PAGE};
 
-/// Also for constants, so that neighbours have huge pages in common. A guest can make executable what it likes anyway.
-const READ_EXECUTE: i64 = 5;
-
 const LOADED: u32 = 1;
 const WRITABLE: u32 = 2;
 
@@ -49,21 +46,16 @@ pub fn take_in() {
     unsafe { dl_iterate_phdr(take_in_library, core::ptr::null_mut()) };
 }
 
-/// A library's base, and its segments.
-fn parts<'a>(library: *const Library) -> (usize, &'a [Segment]) {
-    // SAFETY: the loader shows a library and its segments to a callback for as long as the call lasts.
-    unsafe {
+extern "C" fn take_in_library(library: *const Library, _: usize, _: *mut c_void) -> i32 {
+    // SAFETY: the loader shows a library and its segments for as long as this call lasts.
+    let (base, segments) = unsafe {
         let library = &*library;
         if library.segments.is_null() {
-            return (library.base, &[]);
+            return 0;
         }
         let segments = core::slice::from_raw_parts(library.segments, usize::from(library.count));
         (library.base, segments)
-    }
-}
-
-extern "C" fn take_in_library(library: *const Library, _: usize, _: *mut c_void) -> i32 {
-    let (base, segments) = parts(library);
+    };
     let constant = segments
         .iter()
         .filter(|segment| segment.kind == LOADED && segment.flags & WRITABLE == 0)
@@ -84,7 +76,7 @@ extern "C" fn take_in_library(library: *const Library, _: usize, _: *mut c_void)
                 continue;
             }
             if range.0 < range.1 {
-                let _ = memory::replace(range.0, range.1 - range.0, READ_EXECUTE);
+                let _ = memory::replace(range.0, range.1 - range.0);
             }
             range = (start, end);
         }
