@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
+use rustix::time::Timespec;
 
 use super::adopt::Adoption;
 use super::guests::{Running, backstop};
@@ -93,6 +95,26 @@ pub(super) struct PidOne<'a> {
     pub(super) sealed: bool,
 }
 
+/// Waits until somebody has something to say, or it is time.
+fn wait(waits: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Result<()> {
+    match poll(waits, timeout) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        // More than the limit of open files allows at once. Init's own allows it, so somebody has lowered that, as a
+        // guest without its filter can; it is no way to be rid of init.
+        Err(Errno::INVAL) if waits.len() > 1 => {
+            let at_once = Timespec::default();
+            for one in waits.chunks_mut(1) {
+                poll(one, Some(&at_once))?;
+            }
+            if waits.iter().all(|wait| wait.revents().is_empty()) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Who may have something to say to init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
@@ -158,11 +180,8 @@ impl<'a> PidOne<'a> {
                 .map(|at| at.saturating_duration_since(Instant::now()));
             let settle = self.guest.as_ref().and_then(|guest| guest.room.settles_in());
             let soonest = left.into_iter().chain(settle).min();
-            let timeout = soonest.and_then(|soonest| rustix::time::Timespec::try_from(soonest).ok());
-            match poll(&mut waits, timeout.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            let timeout = soonest.and_then(|soonest| Timespec::try_from(soonest).ok());
+            wait(&mut waits, timeout.as_ref())?;
             let seen: Vec<(Source, PollFlags)> = kinds
                 .into_iter()
                 .zip(waits.iter().map(PollFd::revents))
