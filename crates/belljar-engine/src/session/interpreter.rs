@@ -1,7 +1,6 @@
 //! Having an interpreter: starting one, starting another, and finding out that one is gone.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use belljar_core::provider::{Heard, Interpreting, NoSink};
 use belljar_core::{StageKind, StateLost};
@@ -96,12 +95,18 @@ impl Keeper {
             let Some(interpreting) = interpreting(&mut self.sandbox) else {
                 return Ok(());
             };
-            match tokio::time::timeout(Duration::ZERO, interpreting.hear()).await {
-                Err(_) => return Ok(()),
-                Ok(Ok(Heard::Output(stream, bytes))) => self.shared.log().push(stream, &bytes),
+            // What has arrived by now is known once the runtime has looked. A timer would do that too, but the
+            // shortest there is takes a millisecond.
+            let heard = tokio::select! {
+                biased;
+                heard = interpreting.hear() => heard,
+                () = tokio::task::yield_now() => return Ok(()),
+            };
+            match heard {
+                Ok(Heard::Output(stream, bytes)) => self.shared.log().push(stream, &bytes),
                 // Nobody is executing anything, so there is nothing it could be about.
-                Ok(Ok(Heard::Message(_))) => {}
-                Ok(Ok(Heard::Ended(_) | Heard::Broken(_)) | Err(_)) => {
+                Ok(Heard::Message(_)) => {}
+                Ok(Heard::Ended(_) | Heard::Broken(_)) | Err(_) => {
                     self.stop().await;
                     return Ok(());
                 }
