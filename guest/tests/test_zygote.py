@@ -27,6 +27,13 @@ def maps(pid):
         return file.read()
 
 
+def heap_is_moved(pid):
+    """Whether the heap lies in memory that came from huge pages: the kernel leaves it alone then."""
+    with open("/proc/%d/smaps" % pid) as file:
+        heap = file.read().partition("[heap]")[2]
+    return " nh" in heap.partition("VmFlags:")[2].partition("\n")[0]
+
+
 def gather(data):
     """What writev takes: where these bytes are, and how many."""
     return {"bytes": bytes(8) + struct.pack("Q", len(data)), "pointers": [(0, data)]}
@@ -247,6 +254,19 @@ class Zygotes(unittest.TestCase):
                 self.assertEqual(tuple(fork.answer), (0, 0, fakezygote.SHARED_MEMORY, errno.EPERM, None))
                 fork.close()
                 self.assertEqual(os.WEXITSTATUS(zygote.channel.receive()["status"]), 127)
+
+    def test_memory_is_moved(self):
+        """By what the first fork saw of it; unless a thread might write to it meanwhile."""
+        for module, expected in (("json", True), ("threaded", False)):
+            with Zygote([module]) as zygote:
+                self.assertEqual(zygote.ready["imported"], [module])
+                for _ in range(3):
+                    fork = zygote.fork()
+                    fork.setup()
+                    self.assertEqual(fork.value("import json, sys\nlen([str(vars(module)) for module in list(sys.modules.values())]) > 30 and json.loads('[1]')"), [1])
+                    fork.close()
+                    self.assertEqual(zygote.channel.receive()["status"], 0)
+                self.assertEqual(heap_is_moved(zygote.pid), expected, module)
 
     def not_forked(self):
         message = self.zygote.channel.receive()

@@ -1,8 +1,11 @@
 //! The zygote's loop: a request comes, a guest is forked; a guest ends, the engine is told.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use super::frames::{self, Buffer, Fds, Gone};
 use super::guest::{self, Request};
 use super::line::Line;
+use super::report;
 use super::syscall::{self, check, number};
 
 const NEW_PID: i64 = 0x2000_0000;
@@ -19,6 +22,26 @@ unsafe extern "C" {
     fn __errno_location() -> *mut i32;
     fn PyOS_BeforeFork();
     fn PyOS_AfterFork_Child();
+    fn PyThread_tss_create(key: *mut [i32; 2]) -> i32;
+    fn PyThread_tss_delete(key: *mut [i32; 2]);
+}
+
+/// The signals that were blocked before this began.
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
+
+/// Before there can be other threads: those too must not be the ones that hear of a guest's end.
+pub fn begin() {
+    BLOCKED.store(syscall::block_signals(SIGCHLD), Ordering::Relaxed);
+}
+
+/// Has the linker look up what the interpreter calls after a fork, and never before one.
+pub fn rehearse() {
+    let mut key = [0; 2];
+    // SAFETY: the interpreter's own struct is a flag and a number.
+    unsafe {
+        PyThread_tss_create(&raw mut key);
+        PyThread_tss_delete(&raw mut key);
+    }
 }
 
 struct Zygote {
@@ -26,12 +49,12 @@ struct Zygote {
     own_namespace: i32,
     /// Becomes readable when a guest ends.
     ends: i32,
-    /// Where the first forks say that they share no memory with anybody: read here, written there.
+    /// Where the first forks tell what they find out: read here, written there.
     heard: i32,
     report: i32,
-    /// Whether one has said so.
+    /// Whether one has told that it shares no memory with anybody.
     clean: bool,
-    /// The signals that were blocked before this began.
+    /// The signals that a guest has blocked.
     blocked: u64,
     guests: [Guest; MOST_GUESTS],
 }
@@ -47,7 +70,6 @@ const NOBODY: Guest = Guest { pid: 0, number: 0 };
 pub fn serve(channel: i32, own_namespace: i32) -> i32 {
     let mut pipe = [-1i32; 2];
     let set = SIGCHLD;
-    let blocked = syscall::block_signals(set);
     let args = [pipe.as_mut_ptr() as i64, CLOSE_ON_EXEC | NON_BLOCKING, 0, 0, 0, 0];
     // SAFETY: the address is that of two descriptors.
     let piped = check(unsafe { syscall::call(number::PIPE2, args) });
@@ -69,7 +91,7 @@ pub fn serve(channel: i32, own_namespace: i32) -> i32 {
         heard: pipe[0],
         report: pipe[1],
         clean: false,
-        blocked,
+        blocked: BLOCKED.load(Ordering::Relaxed),
         guests: [NOBODY; MOST_GUESTS],
     };
     // Once for all forks: no Python runs in this process any more.
@@ -84,7 +106,11 @@ pub fn serve(channel: i32, own_namespace: i32) -> i32 {
 impl Zygote {
     fn run(&mut self) -> i32 {
         loop {
-            let [asked, ended] = syscall::poll([self.channel, self.ends], None);
+            let tells = if self.clean { -1 } else { self.heard };
+            let [asked, ended, told] = syscall::poll([self.channel, self.ends, tells], None);
+            if told {
+                self.clean = report::hear(self.heard);
+            }
             if ended {
                 let mut drain = [0u8; 128 * 8];
                 let _ = syscall::read(self.ends, &mut drain);
@@ -141,10 +167,6 @@ impl Zygote {
         };
         let place = self.guests.iter().position(|guest| guest.pid == 0);
         let place = place.ok_or(("fork", EAGAIN))?;
-        if !self.clean {
-            let mut word = [0u8];
-            self.clean = syscall::read(self.heard, &mut word) == 1;
-        }
         if let Some(namespace) = namespace {
             enter(namespace).map_err(|errno| ("pid namespace", errno))?;
         }

@@ -7,6 +7,7 @@
 #![no_std]
 
 mod calls;
+mod fill;
 mod fork;
 mod frames;
 mod guest;
@@ -14,8 +15,11 @@ mod holder;
 mod line;
 mod maps;
 mod memory;
+mod report;
 mod syscall;
 mod text;
+
+use memory::Ranges;
 
 /// Nothing here panics; if it did, this process could not be trusted any more.
 #[panic_handler]
@@ -37,6 +41,7 @@ pub extern "C" fn belljar_serve(channel: i32, own_namespace: i32) -> i32 {
 /// To be called at the start of a zygote.
 #[unsafe(no_mangle)]
 pub extern "C" fn belljar_begin() {
+    fork::begin();
     if memory::is_usual() {
         memory::begin();
     }
@@ -45,8 +50,12 @@ pub extern "C" fn belljar_begin() {
 /// To be called once everything is loaded, before the first fork.
 #[unsafe(no_mangle)]
 pub extern "C" fn belljar_prepare() {
+    fork::rehearse();
     if memory::is_usual() {
-        text::take_in();
+        fill::fill();
         memory::end();
+        let mut ranges = Ranges::new();
+        text::constants(&mut ranges);
+        memory::replace(&ranges);
     }
 }

@@ -12,6 +12,8 @@ pub const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 /// How much is taken from the kernel at a time.
 const CHUNK: usize = 4 * HUGE;
+/// Less than this is not moved.
+const WORTH_WHILE: usize = 64 << 10;
 
 const READ_WRITE: i64 = 3;
 const PRIVATE_ANONYMOUS: i64 = 0x22;
@@ -40,6 +42,7 @@ struct Allocator {
 
 unsafe extern "C" {
     fn getpagesize() -> i32;
+    fn __errno_location() -> *mut i32;
     fn PyObject_GetArenaAllocator(allocator: *mut Allocator);
     fn PyObject_SetArenaAllocator(allocator: *const Allocator);
 }
@@ -85,7 +88,7 @@ extern "C" fn allocate(_: *mut c_void, size: usize) -> *mut c_void {
     let count = COUNT.load(Ordering::Relaxed);
     if let Some(place) = CHUNKS.get(count)
         && size <= CHUNK
-        && let Ok(start) = huge(CHUNK, 0)
+        && let Ok(start) = huge(CHUNK)
     {
         unmap(next, end);
         place.store(start, Ordering::Relaxed);
@@ -106,14 +109,14 @@ extern "C" fn free(_: *mut c_void, start: *mut c_void, size: usize) {
     unmap(start as usize, start as usize + size);
 }
 
-/// New memory for huge pages, as far from the boundary of one as `like`.
-fn huge(size: usize, like: usize) -> Result<usize, i32> {
+/// New memory in huge pages.
+fn huge(size: usize) -> Result<usize, i32> {
     const WANT_HUGE: i64 = 14;
     let room = size + HUGE;
     let args = [0, room as i64, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0];
     // SAFETY: new memory, wherever there is room.
     let memory = check(unsafe { syscall::call(number::MMAP, args) })? as usize;
-    let start = memory + (like.wrapping_sub(memory) & (HUGE - 1));
+    let start = memory.next_multiple_of(HUGE);
     unmap(memory, start);
     unmap(start + size, memory + room);
     syscall::plain(number::MADVISE, [start as i64, size as i64, WANT_HUGE]);
@@ -133,28 +136,125 @@ fn unmap(from: usize, to: usize) {
     }
 }
 
-/// Replaces code and constants by a copy of them in huge pages.
-pub fn replace(start: usize, size: usize) -> Result<(), i32> {
-    const MOVE_TO: i64 = 3;
-    // For constants too: they share huge pages with the code. A guest can make executable what it likes anyway.
-    const READ_EXECUTE: i64 = 5;
-    let copy = huge(size, start)?;
-    // SAFETY: the first is mapped and can be read, the second is memory of our own of the same size. What takes the place of the
-    // first holds the same bytes and can be used in the same ways, from one instruction to the next.
-    let moved = unsafe {
-        core::ptr::copy_nonoverlapping(start as *const u8, copy as *mut u8, size);
-        settle(copy, size);
-        check(syscall::call(
-            number::MPROTECT,
-            [copy as i64, size as i64, READ_EXECUTE, 0, 0, 0],
-        ))
-        .and_then(|_| {
-            let args = [copy as i64, size as i64, size as i64, MOVE_TO, start as i64, 0];
-            check(syscall::call(number::MREMAP, args))
+/// Memory that is to be moved.
+#[derive(Clone, Copy)]
+pub struct Range {
+    pub start: usize,
+    pub end: usize,
+    /// What it may be used for then.
+    pub rights: Rights,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Constants too: they share pages with code. A guest can make executable what it likes anyway.
+    ReadExecute = 5,
+    ReadWrite = 3,
+}
+
+/// A few ranges; those for which there is no place stay where they are.
+pub struct Ranges {
+    list: [Range; 256],
+    count: usize,
+}
+
+impl Ranges {
+    pub const fn new() -> Self {
+        let none = Range {
+            start: 0,
+            end: 0,
+            rights: Rights::ReadWrite,
+        };
+        Self {
+            list: [none; 256],
+            count: 0,
+        }
+    }
+
+    pub fn add(&mut self, range: Range) {
+        if let Some(place) = self.list.get_mut(self.count) {
+            *place = range;
+            self.count += 1;
+        }
+    }
+
+    /// Adds memory that is written now and then, if that is worth while.
+    pub fn add_written(&mut self, start: usize, end: usize) {
+        // SAFETY: it only says where that is.
+        let of_thread = unsafe { __errno_location() } as usize;
+        // What the kernel itself writes to while we run is of the thread.
+        if end - start >= WORTH_WHILE && !(start..end).contains(&of_thread) {
+            let rights = Rights::ReadWrite;
+            self.add(Range { start, end, rights });
+        }
+    }
+
+    fn list(&self) -> &[Range] {
+        self.list.get(..self.count).unwrap_or(&[])
+    }
+}
+
+/// Replaces memory by a copy of it that comes from huge pages. Where the kernel does not let us, it stays as it is.
+///
+/// At its place most of it is not mapped as huge pages, since it does not begin where one does. But the kernel passes on many neighbours
+/// out of one huge page at a time.
+pub fn replace(ranges: &Ranges) {
+    // Where each would be, if the first began at a boundary.
+    let places = || {
+        ranges.list().iter().scan(0usize, |next, range| {
+            let size = range.end - range.start;
+            let whole = range.start.next_multiple_of(HUGE) + HUGE <= range.end;
+            // What has huge pages of its own, and is not written, keeps them.
+            let place = if whole && range.rights == Rights::ReadExecute {
+                *next + (range.start.wrapping_sub(*next) & (HUGE - 1))
+            } else {
+                *next
+            };
+            *next = place + size;
+            Some((*range, place))
         })
     };
-    if moved.is_err() {
-        unmap(copy, copy + size);
+    let size = places()
+        .last()
+        .map_or(0, |(range, place)| place + range.end - range.start);
+    let size = size.next_multiple_of(HUGE);
+    if size == 0 {
+        return;
     }
-    moved.map(drop)
+    let Ok(copy) = huge(size) else {
+        return;
+    };
+    let blocked = syscall::block_signals(u64::MAX);
+    for (range, place) in places() {
+        move_to(copy + place, range);
+    }
+    syscall::block_signals(blocked);
+    // What was moved is there no more.
+    unmap(copy, copy + size);
+}
+
+/// Puts a copy at `copy` in the place of that memory.
+fn move_to(copy: usize, range: Range) {
+    const MOVE_TO: i64 = 3;
+    let size = range.end - range.start;
+    // SAFETY: the first is mapped and can be read, the second is memory of our own of the same size. What takes the place of the
+    // first holds the same bytes and can be used in the same ways, from one instruction to the next; and nobody
+    // writes to it meanwhile, as the one thread is here.
+    unsafe {
+        core::ptr::copy_nonoverlapping(range.start as *const u8, copy as *mut u8, size);
+        settle(copy, size);
+        let rights = range.rights as i64;
+        let allowed = syscall::call(number::MPROTECT, [copy as i64, size as i64, rights, 0, 0, 0]);
+        if allowed == 0 {
+            let args = [
+                copy as i64,
+                size as i64,
+                size as i64,
+                MOVE_TO,
+                range.start as i64,
+                0,
+            ];
+            syscall::call(number::MREMAP, args);
+        }
+    }
 }

@@ -6,7 +6,7 @@
 
 use core::ffi::c_void;
 
-use super::memory::{self, PAGE};
+use super::memory::{PAGE, Range, Ranges, Rights};
 
 const LOADED: u32 = 1;
 const WRITABLE: u32 = 2;
@@ -34,27 +34,28 @@ struct Segment {
 
 unsafe extern "C" {
     fn PyOS_AfterFork_Child();
+    fn __errno_location() -> *mut i32;
     fn dl_iterate_phdr(
         callback: extern "C" fn(*const Library, usize, *mut c_void) -> i32,
         data: *mut c_void,
     ) -> i32;
 }
 
-/// Moves what every fork would look up again. Where the kernel does not let us, it stays where it is.
-pub fn take_in() {
-    // SAFETY: the callback keeps nothing of what it is shown, and is given nothing.
-    unsafe { dl_iterate_phdr(take_in_library, core::ptr::null_mut()) };
+/// Names what every fork would look up again: of the interpreter, of the C library, of this one.
+pub fn constants(ranges: &mut Ranges) {
+    // SAFETY: the callback keeps nothing of what it is shown, and is given what it expects.
+    unsafe { dl_iterate_phdr(of_library, (&raw mut *ranges).cast()) };
 }
 
-extern "C" fn take_in_library(library: *const Library, _: usize, _: *mut c_void) -> i32 {
-    // SAFETY: the loader shows a library and its segments for as long as this call lasts.
-    let (base, segments) = unsafe {
+extern "C" fn of_library(library: *const Library, _: usize, ranges: *mut c_void) -> i32 {
+    // SAFETY: the loader shows a library and its segments for as long as this call lasts, and passes on what it was given.
+    let (base, segments, ranges) = unsafe {
         let library = &*library;
         if library.segments.is_null() {
             return 0;
         }
         let segments = core::slice::from_raw_parts(library.segments, usize::from(library.count));
-        (library.base, segments)
+        (library.base, segments, &mut *ranges.cast::<Ranges>())
     };
     let constant = segments
         .iter()
@@ -66,8 +67,13 @@ extern "C" fn take_in_library(library: *const Library, _: usize, _: *mut c_void)
                 (base + segment.address + segment.size).next_multiple_of(PAGE),
             )
         });
-    let known = PyOS_AfterFork_Child as *const () as usize;
-    if constant.clone().any(|(start, end)| (start..end).contains(&known)) {
+    let known = [
+        PyOS_AfterFork_Child as *const () as usize,
+        __errno_location as *const () as usize,
+        constants as *const () as usize,
+    ];
+    let is_known = |(start, end): (usize, usize)| known.iter().any(|known| (start..end).contains(known));
+    if constant.clone().any(is_known) {
         // Neighbours together: large enough, they are a few huge pages instead of many small ones.
         let mut range = (0, 0);
         for (start, end) in constant.chain([(usize::MAX, usize::MAX)]) {
@@ -76,7 +82,11 @@ extern "C" fn take_in_library(library: *const Library, _: usize, _: *mut c_void)
                 continue;
             }
             if range.0 < range.1 {
-                let _ = memory::replace(range.0, range.1 - range.0);
+                ranges.add(Range {
+                    start: range.0,
+                    end: range.1,
+                    rights: Rights::ReadExecute,
+                });
             }
             range = (start, end);
         }
