@@ -61,7 +61,7 @@ impl PoolSettings {
     }
 }
 
-/// How long a stock that did not suffice is filled without anything that is not needed.
+/// How long after a stock did not suffice nothing is done that only saves somebody's time: it takes some of everybody's.
 const HURRY: Duration = Duration::from_secs(1);
 /// How long a stock that is more than half full waits before it is filled up: raising the next sandbox would get in the way of
 /// the run that has just taken one.
@@ -157,7 +157,6 @@ impl Pool {
             taken = stock.ready.pop_front();
         }
         if taken.is_none() && broken.is_empty() && stock.target > 0 {
-            // They are taken faster than they come.
             stock.target = (stock.target * 2).min(settings.most);
             stock.missed = Some(stock.last_asked);
         }
@@ -171,6 +170,11 @@ impl Pool {
         drop(state);
         drop(broken);
         taken
+    }
+
+    /// Whether those of that shape are taken faster than they come.
+    pub(crate) fn is_short(&self, shape: &Shape) -> bool {
+        lock(&self.state).stocks.get(shape).is_some_and(Stock::is_short)
     }
 
     /// Raises a whole stock of that shape now and waits for it, at most so long. What kept it from coming.
@@ -342,7 +346,7 @@ impl Pool {
                 Box::new(shape.clone()),
                 stock.recipe.clone(),
                 missing,
-                stock.missed.is_some_and(|missed| missed.elapsed() < HURRY),
+                stock.is_short(),
             );
         }
         if let Some((_, stock)) = short {
@@ -404,6 +408,11 @@ impl Stock {
             not_before: Instant::now(),
             failure: None,
         }
+    }
+
+    /// Whether they are taken faster than they come.
+    fn is_short(&self) -> bool {
+        self.missed.is_some_and(|missed| missed.elapsed() < HURRY)
     }
 }
 

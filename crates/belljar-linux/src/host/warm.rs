@@ -106,7 +106,7 @@ impl Outline {
                 }
                 None => None,
             };
-            outline.wanted(shared, zygote, true, !hurry)
+            outline.wanted(shared, zygote, true, hurry)
         })
     }
 
@@ -117,16 +117,16 @@ impl Outline {
             .as_ref()
             .and_then(|breed| shared.zygote_if_there(breed))
             .filter(|zygote| zygote.life() == Life::Ready);
-        self.wanted(shared, zygote, false, false)
+        self.wanted(shared, zygote, false, shared.pool().is_short(&self.shape))
     }
 
-    /// `ahead` of any demand; with time to `rehearse`.
+    /// `ahead` of any demand; in a `hurry`, without what only saves somebody's time.
     fn wanted(
         &self,
         shared: &Arc<Shared>,
         zygote: Option<Arc<Zygote>>,
         ahead: bool,
-        rehearse: bool,
+        hurry: bool,
     ) -> Option<Wanted> {
         let guest = match (&self.shape.guest, &self.breed, zygote) {
             (Some((spec, ..)), Some(_), Some(zygote)) => Some(WantedGuest {
@@ -135,8 +135,8 @@ impl Outline {
                     zygote,
                     Errand {
                         purpose: self.purpose,
-                        rehearse,
-                        hold: self.purpose == Purpose::Program,
+                        rehearse: ahead && !hurry,
+                        hold: self.purpose == Purpose::Program && !hurry,
                     },
                 )),
             }),

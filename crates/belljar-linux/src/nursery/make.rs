@@ -101,7 +101,11 @@ impl Nursery<'_> {
         let ready = self.host_pid(pidfd.as_fd()).and_then(|host_pid| {
             self.map_ids(host_pid, ids, lease.is_none())?;
             // Now or never: once init has made itself unreadable nobody can open them.
-            let namespaces = self.namespaces(host_pid, spec.namespaces)?;
+            let namespaces = if spec.namespaces {
+                self.namespaces(pidfd.as_fd(), host_pid)?
+            } else {
+                Vec::new()
+            };
             rustix::io::write(&go_nursery, b"g")?;
             Ok(namespaces)
         });
@@ -128,10 +132,15 @@ impl Nursery<'_> {
         sys::process::pid_in_fdinfo(&about).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn namespaces(&self, pid: i32, wanted: bool) -> io::Result<Vec<OwnedFd>> {
-        let names = NAMESPACE_NAMES.iter().filter(|_| wanted);
+    /// Handles of a child's namespaces; where the kernel does not give them for its pidfd, from `/proc`.
+    fn namespaces(&self, pidfd: BorrowedFd<'_>, pid: i32) -> io::Result<Vec<OwnedFd>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let names = NAMESPACE_NAMES.iter();
         names
-            .map(|(name, _)| self.open(&format!("{pid}/ns/{name}"), OFlags::RDONLY | OFlags::CLOEXEC))
+            .map(|(name, kind)| {
+                sys::process::namespace(pidfd, *kind)
+                    .or_else(|_| self.open(&format!("{pid}/ns/{name}"), flags))
+            })
             .collect()
     }
 

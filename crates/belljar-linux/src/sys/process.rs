@@ -237,6 +237,28 @@ fn close_between(first: u32, last: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// A handle of a process's namespace, by the flag of its kind. Kernels before 6.11 give none.
+pub(crate) fn namespace(pidfd: BorrowedFd<'_>, kind: i32) -> io::Result<OwnedFd> {
+    // What `linux/pidfd.h` calls PIDFD_GET_CGROUP_NAMESPACE and so on.
+    let number: libc::c_ulong = match kind {
+        libc::CLONE_NEWCGROUP => 1,
+        libc::CLONE_NEWIPC => 2,
+        libc::CLONE_NEWNS => 3,
+        libc::CLONE_NEWNET => 4,
+        libc::CLONE_NEWPID => 5,
+        libc::CLONE_NEWUSER => 9,
+        libc::CLONE_NEWUTS => 10,
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    // SAFETY: it takes no address, and returns a new descriptor or an error.
+    unsafe {
+        match libc::ioctl(pidfd.as_raw_fd(), 0xff00 | number, 0) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
 /// The pid in what `/proc` says of a pidfd, numbered as in the pid namespace of that `/proc`.
 pub(crate) fn pid_in_fdinfo(text: &str) -> Option<i32> {
     text.lines()

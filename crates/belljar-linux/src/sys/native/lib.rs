@@ -6,20 +6,26 @@
 
 #![no_std]
 
+mod arenas;
 mod calls;
 mod fill;
 mod fork;
 mod frames;
 mod guest;
 mod holder;
+mod huge;
 mod line;
 mod maps;
-mod memory;
 mod report;
 mod syscall;
 mod text;
 
-use memory::Ranges;
+use huge::Ranges;
+
+unsafe extern "C" {
+    fn PyOS_AfterFork_Child();
+    fn __errno_location() -> *mut i32;
+}
 
 /// Nothing here panics; if it did, this process could not be trusted any more.
 #[panic_handler]
@@ -42,8 +48,8 @@ pub extern "C" fn belljar_serve(channel: i32, own_namespace: i32) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn belljar_begin() {
     fork::begin();
-    if memory::is_usual() {
-        memory::begin();
+    if huge::is_usual() {
+        arenas::begin();
     }
 }
 
@@ -51,11 +57,15 @@ pub extern "C" fn belljar_begin() {
 #[unsafe(no_mangle)]
 pub extern "C" fn belljar_prepare() {
     fork::rehearse();
-    if memory::is_usual() {
+    if huge::is_usual() {
         fill::fill();
-        memory::end();
+        arenas::end();
         let mut ranges = Ranges::new();
-        text::constants(&mut ranges);
-        memory::replace(&ranges);
+        let (interpreter, library) = (PyOS_AfterFork_Child as *const (), __errno_location as *const ());
+        text::constants(
+            &mut ranges,
+            &[interpreter, library, belljar_prepare as *const ()].map(|function| function as usize),
+        );
+        huge::replace(&ranges);
     }
 }

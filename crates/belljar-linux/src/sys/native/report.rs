@@ -6,8 +6,8 @@
 
 use core::ffi::{c_char, c_void};
 
+use super::huge::{self, Ranges};
 use super::maps;
-use super::memory::{self, Ranges};
 use super::syscall;
 
 /// A pipe takes so much at once, or nothing.
@@ -55,7 +55,7 @@ pub fn hear(pipe: i32) -> bool {
             let (start, end) = words(range);
             moved.add_written(start, end);
         }
-        memory::replace(&moved);
+        huge::replace(&moved);
     }
     true
 }

@@ -1,12 +1,12 @@
-//! Code and constants, moved into memory of the zygote's own.
+//! Code and constants, moved into memory of a process's own.
 //!
 //! A fork is given its parent's page tables for memory, but not for mapped files: those it looks up again, page by page, each time
-//! that it first comes by. Of what is memory, nothing is looked up again. So what is read-only in the interpreter, where
+//! that it first comes by. Of what is memory, nothing is looked up again. So what is read-only, and where
 //! nearly all of that happens, is copied and put in the place of the file's pages, at the same addresses.
 
 use core::ffi::c_void;
 
-use super::memory::{PAGE, Range, Ranges, Rights};
+use super::huge::{PAGE, Range, Ranges, Rights};
 
 const LOADED: u32 = 1;
 const WRITABLE: u32 = 2;
@@ -33,29 +33,33 @@ struct Segment {
 }
 
 unsafe extern "C" {
-    fn PyOS_AfterFork_Child();
-    fn __errno_location() -> *mut i32;
     fn dl_iterate_phdr(
         callback: extern "C" fn(*const Library, usize, *mut c_void) -> i32,
         data: *mut c_void,
     ) -> i32;
 }
 
-/// Names what every fork would look up again: of the interpreter, of the C library, of this one.
-pub fn constants(ranges: &mut Ranges) {
+/// Names code and constants of the libraries that contain one of these addresses.
+pub fn constants(ranges: &mut Ranges, known: &[usize]) {
+    let mut wanted = Wanted { ranges, known };
     // SAFETY: the callback keeps nothing of what it is shown, and is given what it expects.
-    unsafe { dl_iterate_phdr(of_library, (&raw mut *ranges).cast()) };
+    unsafe { dl_iterate_phdr(of_library, (&raw mut wanted).cast()) };
 }
 
-extern "C" fn of_library(library: *const Library, _: usize, ranges: *mut c_void) -> i32 {
+struct Wanted<'a> {
+    ranges: &'a mut Ranges,
+    known: &'a [usize],
+}
+
+extern "C" fn of_library(library: *const Library, _: usize, wanted: *mut c_void) -> i32 {
     // SAFETY: the loader shows a library and its segments for as long as this call lasts, and passes on what it was given.
-    let (base, segments, ranges) = unsafe {
+    let (base, segments, wanted) = unsafe {
         let library = &*library;
         if library.segments.is_null() {
             return 0;
         }
         let segments = core::slice::from_raw_parts(library.segments, usize::from(library.count));
-        (library.base, segments, &mut *ranges.cast::<Ranges>())
+        (library.base, segments, &mut *wanted.cast::<Wanted<'_>>())
     };
     let constant = segments
         .iter()
@@ -67,12 +71,8 @@ extern "C" fn of_library(library: *const Library, _: usize, ranges: *mut c_void)
                 (base + segment.address + segment.size).next_multiple_of(PAGE),
             )
         });
-    let known = [
-        PyOS_AfterFork_Child as *const () as usize,
-        __errno_location as *const () as usize,
-        constants as *const () as usize,
-    ];
-    let is_known = |(start, end): (usize, usize)| known.iter().any(|known| (start..end).contains(known));
+    let is_known =
+        |(start, end): (usize, usize)| wanted.known.iter().any(|known| (start..end).contains(known));
     if constant.clone().any(is_known) {
         // Neighbours together: large enough, they are a few huge pages instead of many small ones.
         let mut range = (0, 0);
@@ -82,7 +82,7 @@ extern "C" fn of_library(library: *const Library, _: usize, ranges: *mut c_void)
                 continue;
             }
             if range.0 < range.1 {
-                ranges.add(Range {
+                wanted.ranges.add(Range {
                     start: range.0,
                     end: range.1,
                     rights: Rights::ReadExecute,
