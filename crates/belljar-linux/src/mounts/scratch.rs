@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, Mode};
-use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree};
+use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::{open_dir, place, tmpfs};
 
@@ -36,8 +36,9 @@ pub(crate) fn mount(bytes: u64, inodes: u64, workspace_is_tree: bool) -> io::Res
         ("nr_inodes", inodes.to_string()),
         ("mode", "0755".to_owned()),
     ])?;
-    // Parts can be cloned only from a mount that is attached (before 6.15), so the whole stands
-    // where its last part will be, until that part is all that is missing.
+    // Parts can be cloned only from a mount that is attached (before 6.15), so the whole stands where its last part covers
+    // it in the end. Nobody inside can take that away again; and taking the whole away instead would keep us waiting for all
+    // processors of the machine.
     place::attach(scratch.as_fd(), open_dir(LAST)?.as_fd())?;
     for part in &PARTS {
         if part.name == "workspace" && workspace_is_tree {
@@ -49,9 +50,6 @@ pub(crate) fn mount(bytes: u64, inodes: u64, workspace_is_tree: bool) -> io::Res
         rustix::fs::chmodat(&scratch, part.name, mode, AtFlags::empty())?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let mount = open_tree(&scratch, part.name, flags)?;
-        if part.path == LAST {
-            rustix::mount::unmount(LAST, UnmountFlags::DETACH)?;
-        }
         place::attach(mount.as_fd(), open_dir(part.path)?.as_fd())?;
     }
     Ok(())

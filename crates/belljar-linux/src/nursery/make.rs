@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::pipe::PipeFlags;
 
 use super::ids::Lease;
 use super::{Nursery, Shell};
@@ -80,7 +81,7 @@ impl Nursery<'_> {
     ) -> StepResult<Made> {
         let (control, init_end) = at("Channel", wire::pair())?;
         // Init waits on this until its ids are mapped; it closes if the nursery dies before.
-        let (go_nursery, go_init) = at("Channel", wire::pair())?;
+        let (go_init, go_nursery) = at("Channel", rustix::pipe::pipe_with(PipeFlags::CLOEXEC))?;
         let cgroup = match spec.cgroup {
             CgroupJoin::Born => fds.first().map(AsFd::as_fd),
             CgroupJoin::None | CgroupJoin::Later => None,
