@@ -13,6 +13,7 @@ mod output;
 pub(crate) mod pool;
 mod probe;
 pub(crate) mod provider;
+mod put;
 mod raise;
 mod receipt;
 mod rootfs;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::ProviderError;
+use belljar_core::{Plan, ProviderError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -18,6 +18,7 @@ use super::group::SandboxGroup;
 use super::nursery::{Asked, Nursery};
 use super::output;
 use super::probe;
+use super::put::Put;
 use super::shared::Shared;
 use super::zygote::{self, Errand, Zygote};
 use crate::wire::{self, CgroupJoin, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
@@ -34,6 +35,8 @@ pub(crate) struct Wanted {
     /// Whether its share of the processors may be changed later.
     pub shares: bool,
     pub guest: Option<WantedGuest>,
+    /// Whose files are put there meanwhile.
+    pub files: Option<Arc<Plan>>,
 }
 
 /// A guest to wait in the shell.
@@ -110,6 +113,22 @@ pub(crate) struct Waiting {
     pub pidfd: Option<OwnedFd>,
 }
 
+/// A sandbox that is to be made, for whose shell somebody else may ask.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    wanted: Wanted,
+    asked: Option<oneshot::Receiver<Result<Asked, ProviderError>>>,
+}
+
+/// A shell that is yet to be asked for.
+#[derive(Debug)]
+#[must_use = "a sandbox waits for its shell"]
+pub(crate) struct Asking {
+    nursery: Arc<Nursery>,
+    shell: ShellSpec,
+    asked: oneshot::Sender<Result<Asked, ProviderError>>,
+}
+
 /// A sandbox on its way up. Many can be at once.
 #[derive(Debug)]
 pub(crate) struct Rising {
@@ -119,68 +138,111 @@ pub(crate) struct Rising {
     /// Where init and a fork write to get into the group, and whether init does.
     entries: Vec<OwnedFd>,
     joins: bool,
-    guest: Option<WantedGuest>,
+    guest: Option<(WantedGuest, Streams)>,
+    files: Vec<Put>,
 }
 
-/// A sandbox that stands, with a guest on its way in.
+/// A sandbox that stands, with files and a guest on their way in.
 #[derive(Debug)]
 pub(crate) struct Filling {
     raised: Raised,
+    files: Vec<Put>,
     guest: Option<Waiting>,
 }
 
-/// Raises what is wanted.
-pub(crate) fn raise(shared: &Shared, wanted: Wanted, name: &str) -> Result<Raised, ProviderError> {
-    begin(shared, wanted, name)?.stand()?.fill()
+/// Two things that can go on at the same time: making what the shell will need, and asking for it. The second is nobody's business
+/// where the shell is born into its group.
+pub(crate) fn prepare(shared: &Shared, mut wanted: Wanted) -> (Beginning, Option<Asking>) {
+    let guest = wanted.guest.as_ref();
+    wanted.shell.namespaces = guest.is_some_and(|guest| guest.zygote.is_some());
+    wanted.shell.cgroup = shared.hierarchy().map_or(CgroupJoin::None, Hierarchy::join);
+    if wanted.shell.cgroup == CgroupJoin::Born {
+        return (Beginning { wanted, asked: None }, None);
+    }
+    let (sender, receiver) = oneshot::channel();
+    let asking = Asking {
+        nursery: Arc::clone(&wanted.nursery),
+        shell: wanted.shell.clone(),
+        asked: sender,
+    };
+    let asked = Some(receiver);
+    (Beginning { wanted, asked }, Some(asking))
 }
 
-/// Makes the group and asks for the shell. Where nobody is born into a group both go on at the same time.
+/// The same, one after the other.
 pub(crate) fn begin(shared: &Shared, wanted: Wanted, name: &str) -> Result<Rising, ProviderError> {
-    let Wanted {
-        nursery,
-        mut shell,
-        limits,
-        shares,
-        guest,
-    } = wanted;
-    let forked = guest.as_ref().is_some_and(|guest| guest.zygote.is_some());
-    shell.namespaces = forked;
-    let hierarchy = shared.hierarchy().ok();
-    shell.cgroup = hierarchy.map_or(CgroupJoin::None, Hierarchy::join);
-    let make = || {
-        let name = group_name(shared.tag(), name);
-        hierarchy
-            .map(|hierarchy| SandboxGroup::make(hierarchy, &name, limits, shares))
-            .transpose()
-    };
-    let ask = |birthplace: Option<OwnedFd>| {
-        nursery
-            .ask(shell.clone(), birthplace.as_slice())
-            .map_err(|error| failed("ask", "the nursery", error))
-    };
-    let (asked, group) = if shell.cgroup == CgroupJoin::Later {
-        let asked = ask(None)?;
-        (asked, make()?)
-    } else {
-        let group = make()?;
-        let birthplace = match &group {
-            Some(group) => group.birthplace()?,
+    let (beginning, asking) = prepare(shared, wanted);
+    if let Some(asking) = asking {
+        asking.ask();
+    }
+    beginning.begin(shared, name)
+}
+
+fn ask(nursery: &Nursery, shell: ShellSpec, birthplace: &[OwnedFd]) -> Result<Asked, ProviderError> {
+    nursery
+        .ask(shell, birthplace)
+        .map_err(|error| failed("ask", "the nursery", error))
+}
+
+impl Asking {
+    /// Asks for it. It is being made while whoever asks goes on.
+    pub(crate) fn ask(self) {
+        // Nobody wants it any more where this does not arrive.
+        let _ = self.asked.send(ask(&self.nursery, self.shell, &[]));
+    }
+}
+
+impl Beginning {
+    /// Makes what the shell will need.
+    pub(crate) fn begin(self, shared: &Shared, name: &str) -> Result<Rising, ProviderError> {
+        let Self { wanted, asked } = self;
+        let group = shared
+            .hierarchy()
+            .ok()
+            .map(|hierarchy| {
+                let name = group_name(shared.tag(), name);
+                SandboxGroup::make(hierarchy, &name, wanted.limits, wanted.shares)
+            })
+            .transpose()?;
+        let joins = wanted.shell.cgroup == CgroupJoin::Later;
+        let entries = match &group {
+            Some(group) if joins || wanted.shell.namespaces => group.entries()?,
+            _ => Vec::new(),
+        };
+        let files = match &wanted.files {
+            Some(plan) => plan.files().iter().map(Put::new).collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        };
+        let guest = match wanted.guest {
+            Some(guest) => {
+                let streams = Streams::new().map_err(|error| failed("make", "a pipe", error))?;
+                Some((guest, streams))
+            }
             None => None,
         };
-        (ask(birthplace)?, group)
-    };
-    let entries = match &group {
-        Some(group) if forked || shell.cgroup == CgroupJoin::Later => group.entries()?,
-        _ => Vec::new(),
-    };
-    Ok(Rising {
-        asked,
-        nursery,
-        joins: shell.cgroup == CgroupJoin::Later,
-        group,
-        entries,
-        guest,
-    })
+        let asked = match asked {
+            Some(asked) => asked
+                .blocking_recv()
+                .unwrap_or_else(|_| Err(ProviderError::Protocol("nobody asked for a sandbox".to_owned())))?,
+            None => {
+                let birthplace = group
+                    .as_ref()
+                    .map(SandboxGroup::birthplace)
+                    .transpose()?
+                    .flatten();
+                ask(&wanted.nursery, wanted.shell, birthplace.as_slice())?
+            }
+        };
+        Ok(Rising {
+            asked,
+            nursery: wanted.nursery,
+            group,
+            entries,
+            joins,
+            guest,
+            files,
+        })
+    }
 }
 
 impl Rising {
@@ -196,9 +258,13 @@ impl Rising {
             let _ = wire::send(&made.control, &InitRequest::Join, &fds);
         }
         // An init that has given up says why, which is more than that it does not listen.
+        for file in &self.files {
+            let (request, content) = file.request();
+            let _ = wire::send(&made.control, &request, &[content]);
+        }
         let guest = self
             .guest
-            .map(|guest| start(&made.control, &made.namespaces, guest, &self.entries));
+            .map(|(guest, streams)| streams.start(&made.control, &made.namespaces, guest, &self.entries));
         let mut notes = made.notes;
         let work_dir = match wire::receive_within(&made.control, RAISING) {
             Ok((InitEvent::Ready { notes: seen }, mut fds)) if fds.len() == 1 => {
@@ -224,13 +290,21 @@ impl Rising {
             group: self.group,
             guest: None,
         };
-        Ok(Filling { raised, guest })
+        Ok(Filling {
+            raised,
+            files: self.files,
+            guest,
+        })
     }
 }
 
 impl Filling {
-    /// Waits until the guest is in.
+    /// Waits until the files are there, and the guest is in.
     pub(crate) fn fill(mut self) -> Result<Raised, ProviderError> {
+        let control = &self.raised.shell.control;
+        for file in &self.files {
+            file.check(wire::receive_within(control, RAISING).map(|(event, _)| event))?;
+        }
         if let Some(mut guest) = self.guest {
             match wire::receive_within(&self.raised.shell.control, RAISING) {
                 Ok((InitEvent::Started { notes }, fds)) => {
@@ -247,45 +321,67 @@ impl Filling {
     }
 }
 
-/// Starts a guest in the shell of an init; whether it gets there is heard from that.
-fn start(
-    init: &OwnedFd,
-    namespaces: &[OwnedFd],
-    guest: WantedGuest,
-    groups: &[OwnedFd],
-) -> Result<Waiting, ProviderError> {
-    let made = |error| failed("make", "a pipe", error);
-    let (stdin_guest, stdin) = output::pipe().map_err(made)?;
-    let (stdout, stdout_guest) = output::pipe().map_err(made)?;
-    let (stderr, stderr_guest) = output::pipe().map_err(made)?;
-    let (channel, channel_guest) = wire::pair().map_err(made)?;
-    let streams = [&stdin_guest, &stdout_guest, &stderr_guest, &channel_guest].map(AsFd::as_fd);
-    let spec = Box::new(guest.spec);
-    let tell = |request: &InitRequest, fds: &[BorrowedFd<'_>]| {
-        wire::send(init, request, fds).map_err(|error| failed("start", "an interpreter", error))
-    };
-    let ended = match guest.zygote {
-        None => {
-            tell(&InitRequest::Exec(spec), &streams)?;
-            None
-        }
-        Some((zygote, errand)) => {
-            let (to_fork, to_init) = wire::pair().map_err(made)?;
-            let fds: Vec<_> = [to_fork.as_fd()].into_iter().chain(streams).collect();
-            let held = errand.hold;
-            tell(&InitRequest::Adopt { spec, held }, &fds)?;
-            let ended = zygote.fork(namespaces, to_init.as_fd(), groups, errand);
-            Some(ended.map_err(|error| failed("fork", "an interpreter", error))?)
-        }
-    };
-    Ok(Waiting {
-        stdin,
-        stdout,
-        stderr,
-        channel,
-        ended,
-        pidfd: None,
-    })
+/// The streams of a guest: its ends, and ours.
+#[derive(Debug)]
+struct Streams {
+    guest: [OwnedFd; 4],
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    channel: OwnedFd,
+}
+
+impl Streams {
+    fn new() -> io::Result<Self> {
+        let (stdin_guest, stdin) = output::pipe()?;
+        let (stdout, stdout_guest) = output::pipe()?;
+        let (stderr, stderr_guest) = output::pipe()?;
+        let (channel, channel_guest) = wire::pair()?;
+        Ok(Self {
+            guest: [stdin_guest, stdout_guest, stderr_guest, channel_guest],
+            stdin,
+            stdout,
+            stderr,
+            channel,
+        })
+    }
+
+    /// Starts a guest in the shell of an init; whether it gets there is heard from that.
+    fn start(
+        self,
+        init: &OwnedFd,
+        namespaces: &[OwnedFd],
+        guest: WantedGuest,
+        groups: &[OwnedFd],
+    ) -> Result<Waiting, ProviderError> {
+        let streams = self.guest.each_ref().map(AsFd::as_fd);
+        let spec = Box::new(guest.spec);
+        let tell = |request: &InitRequest, fds: &[BorrowedFd<'_>]| {
+            wire::send(init, request, fds).map_err(|error| failed("start", "an interpreter", error))
+        };
+        let ended = match guest.zygote {
+            None => {
+                tell(&InitRequest::Exec(spec), &streams)?;
+                None
+            }
+            Some((zygote, errand)) => {
+                let (to_fork, to_init) = wire::pair().map_err(|error| failed("make", "a pipe", error))?;
+                let fds: Vec<_> = [to_fork.as_fd()].into_iter().chain(streams).collect();
+                let held = errand.hold;
+                tell(&InitRequest::Adopt { spec, held }, &fds)?;
+                let ended = zygote.fork(namespaces, to_init.as_fd(), groups, errand);
+                Some(ended.map_err(|error| failed("fork", "an interpreter", error))?)
+            }
+        };
+        Ok(Waiting {
+            stdin: self.stdin,
+            stdout: self.stdout,
+            stderr: self.stderr,
+            channel: self.channel,
+            ended,
+            pidfd: None,
+        })
+    }
 }
 
 struct KillOnDrop<'a>(&'a OwnedFd);

@@ -2,28 +2,28 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use belljar_core::outcome::CollectedFile;
 use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, StageEnd, StageIo};
-use belljar_core::request::{Content, FileIn};
+use belljar_core::request::FileIn;
 use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage};
-use rustix::fs::{Mode, OFlags};
 
 use super::bury::Remains;
 use super::group::{SandboxGroup, limits_of};
 use super::guest::{Guest, Told};
 use super::interpreter::Interpreter;
+use super::put::Put;
 use super::raise::{self, Raised, Wanted};
 use super::receipt::Origin;
 use super::shared::Shared;
 use super::shell::{Shell, step_text};
 use super::spec::{self, Machine};
 use super::watch::Watch;
-use super::{collect, probe, provider, receipt, stdin, warm};
+use super::{collect, probe, provider, put, receipt, warm};
 use crate::weaken;
-use crate::wire::{InitEvent, InitRequest, Note, StepFailure};
+use crate::wire::{InitRequest, Note, StepFailure};
 
 /// One sandbox: a shell, its control group, and what was observed of it.
 #[derive(Debug)]
@@ -58,6 +58,7 @@ impl NativeSandbox {
             prepared.map_err(|_| ProviderError::Protocol("preparing broke off".to_owned()))??;
         }
         let (raised, origin) = raise_for(&shared, &id, &plan).await?;
+        let has_files = origin.is_on_demand() && put::is_quick(&plan);
         let Raised { shell, group, guest } = raised;
         let taken = |error| failed("take", "a sandbox", error);
         let shell = Shell::take(shell).map_err(taken)?;
@@ -79,7 +80,9 @@ impl NativeSandbox {
         sandbox.machine.count_processes &= has_proc;
         sandbox.shared.saw_proc(has_proc);
         sandbox.check_required()?;
-        sandbox.put_files(Arc::clone(&sandbox.plan).files()).await?;
+        if !has_files {
+            sandbox.put_files(Arc::clone(&sandbox.plan).files()).await?;
+        }
         Ok(sandbox)
     }
 
@@ -97,35 +100,15 @@ impl NativeSandbox {
     }
 
     async fn put_files(&mut self, files: &BTreeMap<GuestPath, FileIn>) -> Result<(), ProviderError> {
-        for (path, file) in files {
-            let content = match &file.content {
-                Content::Inline(bytes) => {
-                    stdin::sealed(bytes).map_err(|error| failed("hold", path.as_str(), error))?
-                }
-                Content::HostFile(host) => {
-                    open_host_file(host).map_err(|error| failed("read", &host.to_string_lossy(), error))?
-                }
+        for file in files {
+            let put = Put::new(file)?;
+            let (request, content) = put.request();
+            let sent = self.shell.send(&request, &[content]).await;
+            let answer = match sent {
+                Ok(()) => self.shell.answer().await,
+                Err(error) => Err(error),
             };
-            let request = InitRequest::PutFile {
-                path: path.as_str().to_owned(),
-                executable: file.executable,
-            };
-            self.shell
-                .send(&request, &[content.as_fd()])
-                .await
-                .map_err(|error| failed("put", path.as_str(), error))?;
-            match self.shell.answer().await {
-                Ok(InitEvent::FilePut) => {}
-                Ok(InitEvent::FileFailed(failure)) => {
-                    return Err(failed(
-                        "put",
-                        path.as_str(),
-                        io::Error::from_raw_os_error(failure.errno),
-                    ));
-                }
-                Ok(_) => return Err(ProviderError::Protocol("no answer about a file".to_owned())),
-                Err(error) => return Err(failed("put", path.as_str(), error)),
-            }
+            put.check(answer)?;
         }
         Ok(())
     }
@@ -206,7 +189,11 @@ impl NativeSandbox {
 }
 
 /// A sandbox for `plan`: one that waits, else one that is made now.
-async fn raise_for(shared: &Arc<Shared>, id: &str, plan: &Plan) -> Result<(Raised, Origin), ProviderError> {
+async fn raise_for(
+    shared: &Arc<Shared>,
+    id: &str,
+    plan: &Arc<Plan>,
+) -> Result<(Raised, Origin), ProviderError> {
     let outline = warm::outline(shared, plan);
     if let Some(outline) = outline.as_ref().filter(|_| weaken::path() != Some("forked")) {
         let pooled = shared.pool().take(shared, &outline.shape, || outline.recipe());
@@ -219,14 +206,16 @@ async fn raise_for(shared: &Arc<Shared>, id: &str, plan: &Plan) -> Result<(Raise
             return Ok((raised, origin));
         }
     }
+    let files = put::is_quick(plan).then(|| Arc::clone(plan));
     let wanted = match outline.and_then(|outline| outline.on_demand(shared)) {
-        Some(wanted) => wanted,
+        Some(wanted) => Wanted { files, ..wanted },
         None => Wanted {
             nursery: shared.nursery(plan)?,
             shell: spec::shell(plan),
             limits: limits_of(plan.limits()),
             shares: true,
             guest: None,
+            files,
         },
     };
     let plain = Wanted {
@@ -247,24 +236,15 @@ async fn raise_for(shared: &Arc<Shared>, id: &str, plan: &Plan) -> Result<(Raise
 /// Raising blocks, so a thread of the runtime's own does it.
 async fn raise_aside(shared: &Arc<Shared>, wanted: Wanted, name: String) -> Result<Raised, ProviderError> {
     let shared = Arc::clone(shared);
-    tokio::task::spawn_blocking(move || raise::raise(&shared, wanted, &name))
+    let (beginning, asking) = raise::prepare(&shared, wanted);
+    let raising = tokio::task::spawn_blocking(move || beginning.begin(&shared, &name)?.stand()?.fill());
+    // Meanwhile, and before this thread has to wait: both work side by side then.
+    if let Some(asking) = asking {
+        asking.ask();
+    }
+    raising
         .await
         .unwrap_or_else(|_| Err(ProviderError::Protocol("raising a sandbox broke off".to_owned())))
-}
-
-/// Opens a file of the host that a request names; only regular ones.
-fn open_host_file(path: &std::path::Path) -> io::Result<OwnedFd> {
-    let file = rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-        Mode::empty(),
-    )?;
-    let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-    if kind.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::other("not a regular file"))
-    }
 }
 
 pub(super) fn failed(operation: &'static str, object: &str, source: io::Error) -> ProviderError {

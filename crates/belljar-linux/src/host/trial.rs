@@ -73,11 +73,12 @@ pub(super) fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> 
         },
         shares: true,
         guest: None,
+        files: None,
     };
     // A thread of its own: the caller may be inside a runtime, which must not be blocked on.
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
-        let raised = raise::raise(&shared, wanted, "trial")?;
+        let raised = raise::begin(&shared, wanted, "trial")?.stand()?.fill()?;
         let (mut shell, nursery) = (raised.shell, Arc::clone(&nursery));
         let notes = shell.notes.clone();
         let ended = shell.ended.take();

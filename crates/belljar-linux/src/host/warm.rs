@@ -154,6 +154,7 @@ impl Outline {
             // An execution of a session may ask for one; a program runs once, with what it was planned with.
             shares: self.purpose == Purpose::Cells,
             guest,
+            files: None,
         })
     }
 }

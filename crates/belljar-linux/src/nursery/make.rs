@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Mode, OFlags};
-use rustix::pipe::PipeFlags;
 
 use super::ids::Lease;
 use super::{Nursery, Shell};
@@ -80,16 +80,16 @@ impl Nursery<'_> {
         lease: Option<Lease>,
     ) -> StepResult<Made> {
         let (control, init_end) = at("Channel", wire::pair())?;
-        // Init waits on this until its ids are mapped; it closes if the nursery dies before.
-        let (go_init, go_nursery) = at("Channel", rustix::pipe::pipe_with(PipeFlags::CLOEXEC))?;
+        // Init waits on this until its ids are mapped; should the nursery die before, init goes with it. Whoever is woken by a pipe or
+        // a socket waits until the one who wakes it has to, and here neither is to wait for the other.
+        let go = at("Channel", eventfd(0, EventfdFlags::CLOEXEC))?;
         let cgroup = match spec.cgroup {
             CgroupJoin::Born => fds.first().map(AsFd::as_fd),
             CgroupJoin::None | CgroupJoin::Later => None,
         };
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, cgroup))? {
             Side::Child => {
-                drop(go_nursery);
-                birth::wait_for_parent(&go_init);
+                birth::wait_for_parent(&go);
                 init::run(self.spec, spec, &init_end, &self.late, self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),
@@ -107,7 +107,7 @@ impl Nursery<'_> {
             } else {
                 Vec::new()
             };
-            rustix::io::write(&go_nursery, b"g")?;
+            rustix::io::write(&go, &1u64.to_ne_bytes())?;
             Ok(namespaces)
         });
         let namespaces = match ready {
