@@ -257,7 +257,7 @@ class Zygotes(unittest.TestCase):
 
     def test_memory_is_moved(self):
         """By what the first fork saw of it; unless a thread might write to it meanwhile."""
-        for module, expected in (("json", True), ("threaded", False)):
+        for module, expected in (("json", True), ("unblocked", True), ("threaded", False)):
             with Zygote([module]) as zygote:
                 self.assertEqual(zygote.ready["imported"], [module])
                 for _ in range(3):

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
 use super::launcher::{self, Launcher};
@@ -76,6 +77,12 @@ impl Nursery {
     /// Whether it is gone.
     pub(crate) fn is_lost(&self) -> bool {
         lock(&self.pending).lost
+    }
+
+    /// Whether it takes a request at once.
+    pub(crate) fn is_at_leisure(&self) -> bool {
+        let mut writable = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::OUT)];
+        self.sending.try_lock().is_ok() && matches!(poll(&mut writable, Some(&Timespec::default())), Ok(1))
     }
 
     /// Asks for a shell. The descriptors of `fds` go along.

@@ -185,6 +185,11 @@ fn ask(nursery: &Nursery, shell: ShellSpec, birthplace: &[OwnedFd]) -> Result<As
 }
 
 impl Asking {
+    /// Whether asking takes no time.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.nursery.is_at_leisure()
+    }
+
     /// Asks for it. It is being made while whoever asks goes on.
     pub(crate) fn ask(self) {
         // Nobody wants it any more where this does not arrive.
@@ -258,10 +263,10 @@ impl Rising {
             let _ = wire::send(&made.control, &InitRequest::Join, &fds);
         }
         // An init that has given up says why, which is more than that it does not listen.
-        for file in &self.files {
+        let sent = self.files.iter().try_for_each(|file| {
             let (request, content) = file.request();
-            let _ = wire::send(&made.control, &request, &[content]);
-        }
+            wire::send(&made.control, &request, &[content])
+        });
         let guest = self
             .guest
             .map(|(guest, streams)| streams.start(&made.control, &made.namespaces, guest, &self.entries));
@@ -275,6 +280,7 @@ impl Rising {
             Ok(_) => return Err(out_of_turn()),
             Err(error) => return Err(failed("raise", "a sandbox", error)),
         };
+        sent.map_err(|error| failed("put", "a file", error))?;
         let guest = guest.transpose()?;
         std::mem::forget(killed_unless_kept);
         let raised = Raised {

@@ -223,9 +223,12 @@ async fn raise_for(
         ..wanted.clone()
     };
     if wanted.guest.is_some() {
-        // A zygote that fails at the last moment is no reason to fail: a fresh interpreter will do.
-        if let Ok(raised) = raise_aside(shared, wanted, id.to_owned()).await {
-            return Ok((raised, Origin::Forked));
+        match raise_aside(shared, wanted, id.to_owned()).await {
+            Ok(raised) => return Ok((raised, Origin::Forked)),
+            // A file that cannot be put cannot be put the next time either.
+            Err(error @ ProviderError::Io { operation: "put", .. }) => return Err(error),
+            // A zygote that fails at the last moment is no reason to fail: a fresh interpreter will do.
+            Err(_) => {}
         }
         let raised = raise_aside(shared, plain, format!("{id}-again")).await?;
         return Ok((raised, Origin::Made));
@@ -239,8 +242,10 @@ async fn raise_aside(shared: &Arc<Shared>, wanted: Wanted, name: String) -> Resu
     let (beginning, asking) = raise::prepare(&shared, wanted);
     let raising = tokio::task::spawn_blocking(move || beginning.begin(&shared, &name)?.stand()?.fill());
     // Meanwhile, and before this thread has to wait: both work side by side then.
-    if let Some(asking) = asking {
-        asking.ask();
+    match asking {
+        Some(asking) if asking.is_quick() => asking.ask(),
+        Some(asking) => drop(tokio::task::spawn_blocking(move || asking.ask())),
+        None => {}
     }
     raising
         .await

@@ -70,6 +70,8 @@ const NOBODY: Guest = Guest { pid: 0, number: 0 };
 pub fn serve(channel: i32, own_namespace: i32) -> i32 {
     let mut pipe = [-1i32; 2];
     let set = SIGCHLD;
+    // Again: a module may have let it through.
+    syscall::block_signals(set);
     let args = [pipe.as_mut_ptr() as i64, CLOSE_ON_EXEC | NON_BLOCKING, 0, 0, 0, 0];
     // SAFETY: the address is that of two descriptors.
     let piped = check(unsafe { syscall::call(number::PIPE2, args) });

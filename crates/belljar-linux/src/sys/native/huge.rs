@@ -7,8 +7,9 @@ use super::syscall::{self, check, number};
 
 pub const PAGE: usize = 4096;
 pub const HUGE: usize = 2 << 20;
-/// Less than this is not moved.
+/// Less than this is not moved, and no more than that in all: those who were forked before keep what it was.
 const WORTH_WHILE: usize = 64 << 10;
+const MOST_WRITTEN: usize = 128 << 20;
 
 const READ_WRITE: i64 = 3;
 const PRIVATE_ANONYMOUS: i64 = 0x22;
@@ -97,8 +98,16 @@ impl Ranges {
     pub fn add_written(&mut self, start: usize, end: usize) {
         // SAFETY: it only says where that is.
         let of_thread = unsafe { __errno_location() } as usize;
+        let written = self
+            .list()
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum::<usize>();
         // What the kernel itself writes to while we run is of the thread.
-        if end - start >= WORTH_WHILE && !(start..end).contains(&of_thread) {
+        if end - start >= WORTH_WHILE
+            && written + (end - start) <= MOST_WRITTEN
+            && !(start..end).contains(&of_thread)
+        {
             let rights = Rights::ReadWrite;
             self.add(Range { start, end, rights });
         }
@@ -140,18 +149,27 @@ pub fn replace(ranges: &Ranges) {
         return;
     };
     let blocked = syscall::block_signals(u64::MAX);
+    // What is not moved goes, and nothing else: another thread may have been given a place from which something was moved.
+    let mut end = copy;
     for (range, place) in places() {
-        move_to(copy + place, range);
+        let (place, size) = (copy + place, range.end - range.start);
+        unmap(end, place);
+        end = place + size;
+        if !move_to(place, range) {
+            unmap(place, end);
+        }
     }
+    unmap(end, copy + size);
     syscall::block_signals(blocked);
-    // What was moved is there no more.
-    unmap(copy, copy + size);
 }
 
-/// Puts a copy at `copy` in the place of that memory.
-fn move_to(copy: usize, range: Range) {
+/// Puts a copy at `copy` in the place of that memory. Whether it did.
+fn move_to(copy: usize, range: Range) -> bool {
     const MOVE_TO: i64 = 3;
     let size = range.end - range.start;
+    if !is_mapped(range.start, size) {
+        return false;
+    }
     // SAFETY: the first is mapped and can be read, the second is memory of our own of the same size. What takes the place of the
     // first holds the same bytes and can be used in the same ways, from one instruction to the next; and nobody
     // writes to it meanwhile, as the one thread is here.
@@ -160,16 +178,21 @@ fn move_to(copy: usize, range: Range) {
         settle(copy, size);
         let rights = range.rights as i64;
         let allowed = syscall::call(number::MPROTECT, [copy as i64, size as i64, rights, 0, 0, 0]);
-        if allowed == 0 {
-            let args = [
-                copy as i64,
-                size as i64,
-                size as i64,
-                MOVE_TO,
-                range.start as i64,
-                0,
-            ];
-            syscall::call(number::MREMAP, args);
-        }
+        let args = [
+            copy as i64,
+            size as i64,
+            size as i64,
+            MOVE_TO,
+            range.start as i64,
+            0,
+        ];
+        allowed == 0 && syscall::call(number::MREMAP, args) == range.start as i64
     }
+}
+
+/// Whether there is memory in all of that range.
+fn is_mapped(start: usize, size: usize) -> bool {
+    // It has nothing to write back here, and says so of what is not there.
+    const ASYNC: i64 = 1;
+    syscall::plain(number::MSYNC, [start as i64, size as i64, ASYNC]) == 0
 }

@@ -15,6 +15,7 @@ pub mod number {
     pub const MUNMAP: i64 = 11;
     pub const RT_SIGPROCMASK: i64 = 14;
     pub const MREMAP: i64 = 25;
+    pub const MSYNC: i64 = 26;
     pub const MADVISE: i64 = 28;
     pub const GETPID: i64 = 39;
     pub const SENDMSG: i64 = 46;
@@ -55,6 +56,7 @@ pub mod number {
     pub const MREMAP: i64 = 216;
     pub const MMAP: i64 = 222;
     pub const MPROTECT: i64 = 226;
+    pub const MSYNC: i64 = 227;
     pub const MADVISE: i64 = 233;
     pub const WAIT4: i64 = 260;
     pub const SETNS: i64 = 268;
