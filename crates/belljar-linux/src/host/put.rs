@@ -25,6 +25,9 @@ pub(crate) fn is_quick(plan: &Plan) -> bool {
     plan.files().len() <= QUICK_FILES && sizes.fold(0, usize::saturating_add) <= QUICK_BYTES
 }
 
+/// What was tried, in an error about a file that could not be put.
+pub(crate) const OPERATION: &str = "put";
+
 /// A file on its way in.
 #[derive(Debug)]
 pub(crate) struct Put {
@@ -61,7 +64,7 @@ impl Put {
 
     /// What init says then.
     pub(crate) fn check(&self, event: io::Result<InitEvent>) -> Result<(), ProviderError> {
-        let failed = |error| failed("put", &self.path, error);
+        let failed = |error| failed(OPERATION, &self.path, error);
         match event {
             Ok(InitEvent::FilePut) => Ok(()),
             Ok(InitEvent::FileFailed(failure)) => Err(failed(io::Error::from_raw_os_error(failure.errno))),

@@ -18,7 +18,8 @@ use super::group::SandboxGroup;
 use super::nursery::{Asked, Nursery};
 use super::output;
 use super::probe;
-use super::put::Put;
+use super::put::{self, Put};
+use super::sandbox::failed;
 use super::shared::Shared;
 use super::zygote::{self, Errand, Zygote};
 use crate::wire::{self, CgroupJoin, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
@@ -280,7 +281,7 @@ impl Rising {
             Ok(_) => return Err(out_of_turn()),
             Err(error) => return Err(failed("raise", "a sandbox", error)),
         };
-        sent.map_err(|error| failed("put", "a file", error))?;
+        sent.map_err(|error| failed(put::OPERATION, "a file", error))?;
         let guest = guest.transpose()?;
         std::mem::forget(killed_unless_kept);
         let raised = Raised {
@@ -400,12 +401,4 @@ impl Drop for KillOnDrop<'_> {
 
 fn out_of_turn() -> ProviderError {
     ProviderError::Protocol("init said something out of turn".to_owned())
-}
-
-fn failed(operation: &'static str, object: &str, source: io::Error) -> ProviderError {
-    ProviderError::Io {
-        operation,
-        object: object.to_owned(),
-        source,
-    }
 }

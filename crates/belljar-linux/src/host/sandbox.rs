@@ -226,7 +226,12 @@ async fn raise_for(
         match raise_aside(shared, wanted, id.to_owned()).await {
             Ok(raised) => return Ok((raised, Origin::Forked)),
             // A file that cannot be put cannot be put the next time either.
-            Err(error @ ProviderError::Io { operation: "put", .. }) => return Err(error),
+            Err(
+                error @ ProviderError::Io {
+                    operation: put::OPERATION,
+                    ..
+                },
+            ) => return Err(error),
             // A zygote that fails at the last moment is no reason to fail: a fresh interpreter will do.
             Err(_) => {}
         }

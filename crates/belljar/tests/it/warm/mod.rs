@@ -3,6 +3,7 @@
 
 mod below;
 mod descriptors;
+mod files;
 mod killed;
 mod limits;
 mod mixed;
