@@ -1,8 +1,8 @@
-//! Code and constants, moved into memory of a process's own.
+//! Code and constants, to be moved into memory of the zygote's own.
 //!
 //! A fork is given its parent's page tables for memory, but not for mapped files: those it looks up again, page by page, each time
-//! that it first comes by. Of what is memory, nothing is looked up again. So what is read-only, and where
-//! nearly all of that happens, is copied and put in the place of the file's pages, at the same addresses.
+//! that it first comes by. Of what is memory, nothing is looked up again. So what is read-only in the few libraries where nearly
+//! all of that happens is copied and put in the place of the file's pages, at the same addresses.
 
 use core::ffi::c_void;
 
