@@ -123,9 +123,12 @@ impl Group for V1Group {
             // The limit with swap must never be below the one without, so the order depends on
             // which way they move. Machines without swap accounting lack the second file.
             let swap = "memory.memsw.limit_in_bytes";
-            if write(dir, "memory.limit_in_bytes", limits.memory).is_err() {
-                write_if_there(dir, swap, limits.memory)?;
-                write(dir, "memory.limit_in_bytes", limits.memory)?;
+            match write(dir, "memory.limit_in_bytes", limits.memory) {
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    write_if_there(dir, swap, limits.memory)?;
+                    write(dir, "memory.limit_in_bytes", limits.memory)?;
+                }
+                result => result?,
             }
             write_if_there(dir, swap, limits.memory)?;
             // TCP buffers have a counter of their own here; newer kernels lack it.
@@ -187,5 +190,31 @@ impl Group for V1Group {
         let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
         write(dir, "cgroup.event_control", line).ok()?;
         Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_cannot_be_written_leaves_the_other_alone() {
+        let dir = std::env::temp_dir().join(format!("belljar-v1-{}", std::process::id()));
+        fs::create_dir(&dir).expect("a directory");
+        let swap = dir.join("memory.memsw.limit_in_bytes");
+        fs::write(&swap, "before").expect("a file");
+        let group = V1Group {
+            dirs: vec![("memory", dir.clone())],
+        };
+        let limits = GroupLimits {
+            memory: 1 << 20,
+            tasks: 1,
+            cpu_percent: None,
+        };
+        // What went wrong is told, not what the next try would have run into.
+        let error = group.limit(&limits).expect_err("no such file");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(fs::read_to_string(&swap).expect("a file"), "before");
+        fs::remove_dir_all(&dir).expect("the directory is gone");
     }
 }

@@ -120,11 +120,18 @@ impl Hierarchy for V2 {
         let dir = self
             .subtree
             .make(name, |subtree| write(subtree, "cgroup.subtree_control", &wanted))?;
-        let handle = rustix::fs::open(
+        let opened = rustix::fs::open(
             &dir,
             OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
             Mode::empty(),
-        )?;
+        );
+        let handle = match opened {
+            Ok(handle) => handle,
+            Err(error) => {
+                let _ = super::remove(&[dir]);
+                return Err(error.into());
+            }
+        };
         Ok(Box::new(V2Group {
             dir,
             handle,
