@@ -204,7 +204,7 @@ fn every_case_has_its_verdict() {
         json!({"stdin": "a", "args": ["nul \0"]}),
         case("a", "a -\n"),
     ];
-    let limits = json!({"timeout": "1s", "memory": "64M", "output_limit": "1M"});
+    let limits = json!({"timeout": "4s", "memory": "64M", "output_limit": "1M"});
     let request = json!({"language": "c", "code": MANY_ENDS, "limits": limits, "cases": cases});
     let mut exact = request.clone();
     exact["compare"] = json!("exact");
