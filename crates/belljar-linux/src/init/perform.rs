@@ -40,7 +40,6 @@ impl Raising<'_> {
                 Ok(())
             }
             ShellStep::CheckRoot => mounts::check_root(),
-            ShellStep::Loopback => sys::net::loopback_up(),
             ShellStep::HostName => Ok(rustix::system::sethostname(b"belljar")?),
         }
     }

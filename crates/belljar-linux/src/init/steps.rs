@@ -67,14 +67,13 @@ pub(crate) enum ShellStep {
     /// Its own processes only, over the nursery's.
     MountProc,
     CheckRoot,
-    Loopback,
     HostName,
 }
 
 /// The steps that raise the shell of `spec`.
 pub(crate) fn shell(spec: &ShellSpec) -> Vec<ShellStep> {
     use ShellStep as S;
-    let mut steps = Vec::with_capacity(10);
+    let mut steps = Vec::with_capacity(9);
     if spec.cgroup == CgroupJoin::Later {
         steps.push(S::JoinCgroups);
     }
@@ -86,11 +85,8 @@ pub(crate) fn shell(spec: &ShellSpec) -> Vec<ShellStep> {
         S::MountScratch,
         S::MountProc,
         S::CheckRoot,
+        S::HostName,
     ]);
-    if spec.loopback {
-        steps.push(S::Loopback);
-    }
-    steps.push(S::HostName);
     steps
 }
 
@@ -179,11 +175,11 @@ mod tests {
     use super::*;
     use crate::wire::GuestLimits;
 
-    const fn shell_spec(cgroup: CgroupJoin, loopback: bool) -> ShellSpec {
+    const fn shell_spec(cgroup: CgroupJoin) -> ShellSpec {
         ShellSpec {
             disk_bytes: 1 << 20,
             inodes: 1024,
-            loopback,
+            loopback: true,
             cgroup,
             namespaces: false,
         }
@@ -210,16 +206,13 @@ mod tests {
     #[test]
     fn a_shell_is_raised_in_this_order() {
         assert_eq!(
-            names(&shell(&shell_spec(CgroupJoin::Later, true))),
+            names(&shell(&shell_spec(CgroupJoin::Later))),
             "JoinCgroups NewSession CloseForeignDescriptors BecomeGuestUser Undumpable MountScratch MountProc \
-             CheckRoot Loopback HostName"
+             CheckRoot HostName"
         );
-        // Born into a v2 group, or in none: nothing to join. No network: not even loopback.
-        let steps = names(&shell(&shell_spec(CgroupJoin::Born, false)));
-        assert!(
-            !steps.contains("JoinCgroups") && !steps.contains("Loopback"),
-            "{steps}"
-        );
+        // Born into a v2 group, or in none: nothing to join.
+        let steps = names(&shell(&shell_spec(CgroupJoin::Born)));
+        assert!(!steps.contains("JoinCgroups"), "{steps}");
     }
 
     #[test]

@@ -15,10 +15,10 @@ use crate::sys;
 use crate::sys::process::{Side, clone_child};
 use crate::wire::{self, CgroupJoin, HostIds, NAMESPACE_NAMES, NurseryEvent, ShellSpec, StepFailure};
 
+/// The network is the one that the nursery is in.
 const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP) as u64;
@@ -87,6 +87,7 @@ impl Nursery<'_> {
             CgroupJoin::Born => fds.first().map(AsFd::as_fd),
             CgroupJoin::None | CgroupJoin::Later => None,
         };
+        at("Network", self.network.hand_over(spec.loopback))?;
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, cgroup))? {
             Side::Child => {
                 birth::wait_for_parent(&go);

@@ -7,6 +7,7 @@
 
 mod ids;
 mod make;
+mod network;
 pub(crate) mod root;
 mod zygote;
 
@@ -86,6 +87,7 @@ fn raise<'a>(
         late,
         filters,
         ids: ids::Ids::new(),
+        network: network::Network::default(),
         shells: HashMap::new(),
     };
     wire::send(control, &NurseryEvent::Ready { notes }, &[]).map_err(|error| at("Ready", error))?;
@@ -101,6 +103,7 @@ struct Nursery<'a> {
     late: Vec<(&'a Tree, OwnedFd)>,
     filters: &'a PreparedFilters,
     ids: ids::Ids,
+    network: network::Network,
     /// Live shells by init's pid.
     shells: HashMap<i32, Shell>,
 }
@@ -118,7 +121,8 @@ impl Nursery<'_> {
                 PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN),
             ];
-            match poll(&mut waits, None) {
+            match poll(&mut waits, self.network.pause()) {
+                Ok(0) => self.network.make_ahead(),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

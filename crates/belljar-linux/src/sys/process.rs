@@ -79,6 +79,13 @@ pub(crate) fn enter_new_user_and_mount_namespace() -> io::Result<()> {
     Ok(())
 }
 
+/// Moves this process into an empty network of its own.
+pub(crate) fn enter_new_network() -> io::Result<()> {
+    // SAFETY: unshare takes no pointers.
+    checked(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWNET) }))?;
+    Ok(())
+}
+
 /// How a process ended, and what it and its reaped children used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reaped {

@@ -159,14 +159,15 @@ pub(crate) struct ShellSpec {
     pub namespaces: bool,
 }
 
-/// A shell's namespaces, in the order in which a fork enters them: the user namespace first, since it
-/// gives the right to enter the others. A pid namespace is entered by being born into it.
+/// A shell's namespaces, in the order in which a fork enters them. The network is the nursery's to give, so it is entered with the
+/// rights that the zygote has there. The user namespace comes next, since it gives the right to enter the others. A pid namespace
+/// is entered by being born into it.
 pub(crate) const NAMESPACE_NAMES: [(&str, i32); 7] = [
     ("pid", libc::CLONE_NEWPID),
+    ("net", libc::CLONE_NEWNET),
     ("user", libc::CLONE_NEWUSER),
     ("ipc", libc::CLONE_NEWIPC),
     ("uts", libc::CLONE_NEWUTS),
-    ("net", libc::CLONE_NEWNET),
     ("cgroup", libc::CLONE_NEWCGROUP),
     ("mnt", libc::CLONE_NEWNS),
 ];

@@ -8,6 +8,7 @@ mod killed;
 mod limits;
 mod mixed;
 mod mixture;
+mod networks;
 mod origins;
 mod same;
 mod sessions;
