@@ -3,31 +3,43 @@
 //! When a run's result is told, every process of its guest is dead; what is left is an empty init, its
 //! namespaces and its group, which take the kernel longer to take down than many a run.
 
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
 use super::group::SandboxGroup;
+use super::shell::Shell;
 
 /// How many may wait. Beyond that, whoever brings the next one clears it away.
 const MOST: usize = 64;
 
-/// A sandbox whose init was killed.
+/// A sandbox that is over.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    /// Resolves when nothing of it is alive.
-    pub ended: Option<oneshot::Receiver<()>>,
+    pub shell: Shell,
     pub group: Option<SandboxGroup>,
 }
 
-impl Remains {
-    /// Waits until nothing of it is alive, and removes its group.
-    fn clear(self) {
-        let _ = self.ended.map(oneshot::Receiver::blocking_recv);
-        // What cannot be removed now is removed with the engine, or swept by the next.
-        let _ = self.group.map(SandboxGroup::remove);
+/// Clears away whatever comes.
+fn clear(remains: &Receiver<Remains>) {
+    while let Ok(first) = remains.recv() {
+        // Dying takes longer than killing, so all of them do it at once.
+        let dying: Vec<_> = [first]
+            .into_iter()
+            .chain(remains.try_iter())
+            .map(|Remains { mut shell, group }| {
+                let ended = shell.ended();
+                drop(shell);
+                (ended, group)
+            })
+            .collect();
+        for (ended, group) in dying {
+            let _ = ended.map(oneshot::Receiver::blocking_recv);
+            // What cannot be removed now is removed with the engine, or swept by the next.
+            let _ = group.map(SandboxGroup::remove);
+        }
     }
 }
 
@@ -43,7 +55,7 @@ impl Undertaker {
             let (sender, receiver) = sync_channel::<Remains>(MOST);
             let thread = std::thread::Builder::new()
                 .name("belljar-clear".to_owned())
-                .spawn(move || receiver.into_iter().for_each(Remains::clear));
+                .spawn(move || clear(&receiver));
             *running = thread.ok().map(|thread| (sender, thread));
         }
         match &*running {

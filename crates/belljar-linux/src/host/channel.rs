@@ -9,7 +9,6 @@ use std::os::fd::OwnedFd;
 
 use belljar_core::provider::LONGEST_MESSAGE;
 use rustix::net::SendFlags;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::{sys, wire};
@@ -21,6 +20,8 @@ const CHUNK: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: Option<AsyncFd<OwnedFd>>,
+    /// There while something is queued.
+    room: Option<AsyncFd<OwnedFd>>,
     incoming: Vec<u8>,
     outgoing: VecDeque<u8>,
 }
@@ -46,6 +47,7 @@ impl Channel {
         rustix::io::ioctl_fionbio(&ours, true)?;
         Ok(Self {
             socket: Some(sys::events::watch(ours)?),
+            room: None,
             incoming: Vec::new(),
             outgoing: VecDeque::new(),
         })
@@ -74,7 +76,7 @@ impl Channel {
                 Ok(Some(message)) => return Incoming::Message(message),
                 Ok(None) => {}
                 Err(why) => {
-                    self.socket = None;
+                    (self.socket, self.room) = (None, None);
                     self.incoming = Vec::new();
                     return Incoming::Broken(why);
                 }
@@ -82,36 +84,40 @@ impl Channel {
             let Some(socket) = &self.socket else {
                 return std::future::pending().await;
             };
-            let interest = if self.outgoing.is_empty() {
-                Interest::READABLE
-            } else {
-                Interest::READABLE | Interest::WRITABLE
-            };
-            let Ok(mut ready) = socket.ready(interest).await else {
-                self.socket = None;
-                return Incoming::Closed;
-            };
-            let state = ready.ready();
-            let mut open = true;
-            if state.is_writable() && !self.outgoing.is_empty() {
-                match send(socket.get_ref(), &mut self.outgoing) {
-                    Ok(()) => ready.clear_ready_matching(tokio::io::Ready::WRITABLE),
-                    // Nobody will read it any more; what was said before may still be there to hear.
-                    Err(_) => self.outgoing.clear(),
-                }
+            if self.outgoing.is_empty() {
+                self.room = None;
+            } else if self.room.is_none() {
+                self.room = sys::events::watch_room(socket).ok();
             }
-            if state.is_readable() || state.is_read_closed() {
-                match receive(socket.get_ref(), &mut self.incoming) {
-                    Ok(true) => {}
-                    Ok(false) => open = false,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        ready.clear_ready_matching(tokio::io::Ready::READABLE);
+            let room = async {
+                match &self.room {
+                    Some(room) => room.writable().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let open = tokio::select! {
+                ready = socket.readable() => match ready {
+                    Ok(mut ready) => match receive(socket.get_ref(), &mut self.incoming) {
+                        Ok(open) => open,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            ready.clear_ready();
+                            true
+                        }
+                        Err(_) => false,
+                    },
+                    Err(_) => false,
+                },
+                ready = room => {
+                    match (ready, send(socket.get_ref(), &mut self.outgoing)) {
+                        (Ok(mut ready), Ok(())) => ready.clear_ready(),
+                        // Nobody will read it any more; what was said before may still be there to hear.
+                        _ => self.outgoing.clear(),
                     }
-                    Err(_) => open = false,
+                    true
                 }
-            }
+            };
             if !open {
-                self.socket = None;
+                (self.socket, self.room) = (None, None);
                 return Incoming::Closed;
             }
         }

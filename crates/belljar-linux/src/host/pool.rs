@@ -275,10 +275,10 @@ impl Pool {
                 .collect();
             let filling: Vec<_> = rising
                 .into_iter()
-                .map(|rising| rising?.stand().map_err(|error| error.to_string()))
+                .map(|rising| rising?.tell().map_err(|error| error.to_string()))
                 .collect();
             for filling in filling {
-                let raised = filling.and_then(|filling| filling.fill().map_err(|error| error.to_string()));
+                let raised = filling.and_then(|filling| filling.wait().map_err(|error| error.to_string()));
                 self.store(&shape, raised);
             }
         }

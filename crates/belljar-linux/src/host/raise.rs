@@ -3,29 +3,25 @@
 //! All of it blocks, so that the pool's own thread and a runtime's blocking threads can share it.
 //! Nothing here belongs to a runtime yet.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use belljar_core::{Plan, ProviderError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, pidfd_send_signal};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::cgroup::{GroupLimits, Hierarchy, group_name};
+use super::fill::Filling;
 use super::group::SandboxGroup;
+use super::leash::Leash;
 use super::nursery::{Asked, Nursery};
-use super::output;
 use super::probe;
 use super::put::{self, Put};
 use super::sandbox::failed;
 use super::shared::Shared;
+use super::streams::Streams;
 use super::zygote::{self, Errand, Zygote};
-use crate::wire::{self, CgroupJoin, GuestSpec, InitEvent, InitRequest, Note, ShellSpec};
-
-/// How long any one step may take, on a machine that is very busy.
-const RAISING: Duration = Duration::from_secs(20);
+use crate::wire::{self, CgroupJoin, GuestSpec, InitRequest, Note, ShellSpec};
 
 /// What is to be raised.
 #[derive(Clone, Debug)]
@@ -68,37 +64,21 @@ impl Raised {
             PollFlags::IN,
         )];
         let at_once = Timespec::default();
-        self.shell.ended.as_mut().is_some_and(waits)
+        waits(&mut self.shell.ended)
             && zygote.is_none_or(|ended| matches!(ended.try_recv(), Err(TryRecvError::Empty)))
             && matches!(poll(&mut control, Some(&at_once)), Ok(0))
     }
 }
 
-/// A shell that stands. Dropping it kills everything inside.
+/// A shell that stands.
 #[derive(Debug)]
 pub(crate) struct RaisedShell {
-    pub pidfd: OwnedFd,
+    pub leash: Leash,
     pub control: OwnedFd,
     pub work_dir: OwnedFd,
     pub notes: Vec<Note>,
-    pub ended: Option<oneshot::Receiver<()>>,
+    pub ended: oneshot::Receiver<()>,
     pub nursery: Arc<Nursery>,
-    kept: bool,
-}
-
-impl RaisedShell {
-    /// Somebody else looks after it from now on.
-    pub(crate) fn keep(mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for RaisedShell {
-    fn drop(&mut self) {
-        if !self.kept {
-            let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
-        }
-    }
 }
 
 /// A guest that waits for something to do: our ends of its streams.
@@ -141,14 +121,6 @@ pub(crate) struct Rising {
     joins: bool,
     guest: Option<(WantedGuest, Streams)>,
     files: Vec<Put>,
-}
-
-/// A sandbox that stands, with files and a guest on their way in.
-#[derive(Debug)]
-pub(crate) struct Filling {
-    raised: Raised,
-    files: Vec<Put>,
-    guest: Option<Waiting>,
 }
 
 /// Two things that can go on at the same time: making what the shell will need, and asking for it. The second is nobody's business
@@ -252,13 +224,13 @@ impl Beginning {
 }
 
 impl Rising {
-    /// Waits until the shell is made, has its guest started, and waits until the shell stands: a fork of a zygote needs
-    /// no more of a shell than its namespaces to be on its way.
-    pub(crate) fn stand(self) -> Result<Filling, ProviderError> {
+    /// Waits until there is an init, and tells it all that it has to do: a fork of a zygote needs no more of a shell than its
+    /// namespaces to be on its way.
+    pub(crate) fn tell(self) -> Result<Filling, ProviderError> {
         let lost = |_| ProviderError::LauncherLost("it ended while a sandbox was being made".to_owned());
         let made = self.asked.made.blocking_recv().map_err(lost)?;
         let made = made.map_err(|failure| probe::explain(&failure))?;
-        let killed_unless_kept = KillOnDrop(&made.pidfd);
+        let leash = Leash::new(made.pidfd);
         if self.joins {
             let fds: Vec<_> = self.entries.iter().map(AsFd::as_fd).collect();
             let _ = wire::send(&made.control, &InitRequest::Join, &fds);
@@ -268,137 +240,22 @@ impl Rising {
             let (request, content) = file.request();
             wire::send(&made.control, &request, &[content])
         });
+        let sent = sent.map_err(|error| failed(put::OPERATION, "a file", error));
         let guest = self
             .guest
-            .map(|(guest, streams)| streams.start(&made.control, &made.namespaces, guest, &self.entries));
-        let mut notes = made.notes;
-        let work_dir = match wire::receive_within(&made.control, RAISING) {
-            Ok((InitEvent::Ready { notes: seen }, mut fds)) if fds.len() == 1 => {
-                notes.extend(seen);
-                fds.remove(0)
-            }
-            Ok((InitEvent::SetupFailed(failure), _)) => return Err(probe::explain(&failure)),
-            Ok(_) => return Err(out_of_turn()),
-            Err(error) => return Err(failed("raise", "a sandbox", error)),
-        };
-        sent.map_err(|error| failed(put::OPERATION, "a file", error))?;
-        let guest = guest.transpose()?;
-        std::mem::forget(killed_unless_kept);
-        let raised = Raised {
-            shell: RaisedShell {
-                pidfd: made.pidfd,
-                control: made.control,
-                work_dir,
-                notes,
-                ended: Some(self.asked.ended),
-                nursery: self.nursery,
-                kept: false,
-            },
-            group: self.group,
-            guest: None,
-        };
+            .map(|(guest, streams)| streams.start(&made.control, &made.namespaces, guest, &self.entries))
+            .transpose();
         Ok(Filling {
-            raised,
-            files: self.files,
-            guest,
+            leash,
+            control: made.control,
+            notes: made.notes,
+            ended: self.asked.ended,
+            nursery: self.nursery,
+            group: self.group,
+            work_dir: None,
+            files: self.files.into_iter(),
+            guest: sent.and(guest),
+            is_in: false,
         })
     }
-}
-
-impl Filling {
-    /// Waits until the files are there, and the guest is in.
-    pub(crate) fn fill(mut self) -> Result<Raised, ProviderError> {
-        let control = &self.raised.shell.control;
-        for file in &self.files {
-            file.check(wire::receive_within(control, RAISING).map(|(event, _)| event))?;
-        }
-        if let Some(mut guest) = self.guest {
-            match wire::receive_within(&self.raised.shell.control, RAISING) {
-                Ok((InitEvent::Started { notes }, fds)) => {
-                    self.raised.shell.notes.extend(notes);
-                    guest.pidfd = fds.into_iter().next();
-                }
-                Ok((InitEvent::NotStarted(failure), _)) => return Err(probe::explain(&failure)),
-                Ok(_) => return Err(out_of_turn()),
-                Err(error) => return Err(failed("start", "an interpreter", error)),
-            }
-            self.raised.guest = Some(guest);
-        }
-        Ok(self.raised)
-    }
-}
-
-/// The streams of a guest: its ends, and ours.
-#[derive(Debug)]
-struct Streams {
-    guest: [OwnedFd; 4],
-    stdin: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-    channel: OwnedFd,
-}
-
-impl Streams {
-    fn new() -> io::Result<Self> {
-        let (stdin_guest, stdin) = output::pipe()?;
-        let (stdout, stdout_guest) = output::pipe()?;
-        let (stderr, stderr_guest) = output::pipe()?;
-        let (channel, channel_guest) = wire::pair()?;
-        Ok(Self {
-            guest: [stdin_guest, stdout_guest, stderr_guest, channel_guest],
-            stdin,
-            stdout,
-            stderr,
-            channel,
-        })
-    }
-
-    /// Starts a guest in the shell of an init; whether it gets there is heard from that.
-    fn start(
-        self,
-        init: &OwnedFd,
-        namespaces: &[OwnedFd],
-        guest: WantedGuest,
-        groups: &[OwnedFd],
-    ) -> Result<Waiting, ProviderError> {
-        let streams = self.guest.each_ref().map(AsFd::as_fd);
-        let spec = Box::new(guest.spec);
-        let tell = |request: &InitRequest, fds: &[BorrowedFd<'_>]| {
-            wire::send(init, request, fds).map_err(|error| failed("start", "an interpreter", error))
-        };
-        let ended = match guest.zygote {
-            None => {
-                tell(&InitRequest::Exec(spec), &streams)?;
-                None
-            }
-            Some((zygote, errand)) => {
-                let (to_fork, to_init) = wire::pair().map_err(|error| failed("make", "a pipe", error))?;
-                let fds: Vec<_> = [to_fork.as_fd()].into_iter().chain(streams).collect();
-                let held = errand.hold;
-                tell(&InitRequest::Adopt { spec, held }, &fds)?;
-                let ended = zygote.fork(namespaces, to_init.as_fd(), groups, errand);
-                Some(ended.map_err(|error| failed("fork", "an interpreter", error))?)
-            }
-        };
-        Ok(Waiting {
-            stdin: self.stdin,
-            stdout: self.stdout,
-            stderr: self.stderr,
-            channel: self.channel,
-            ended,
-            pidfd: None,
-        })
-    }
-}
-
-struct KillOnDrop<'a>(&'a OwnedFd);
-
-impl Drop for KillOnDrop<'_> {
-    fn drop(&mut self) {
-        let _ = pidfd_send_signal(self.0, Signal::KILL);
-    }
-}
-
-fn out_of_turn() -> ProviderError {
-    ProviderError::Protocol("init said something out of turn".to_owned())
 }

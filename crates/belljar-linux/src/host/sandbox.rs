@@ -245,16 +245,17 @@ async fn raise_for(
 async fn raise_aside(shared: &Arc<Shared>, wanted: Wanted, name: String) -> Result<Raised, ProviderError> {
     let shared = Arc::clone(shared);
     let (beginning, asking) = raise::prepare(&shared, wanted);
-    let raising = tokio::task::spawn_blocking(move || beginning.begin(&shared, &name)?.stand()?.fill());
+    let raising = tokio::task::spawn_blocking(move || beginning.begin(&shared, &name)?.tell());
     // Meanwhile, and before this thread has to wait: both work side by side then.
     match asking {
         Some(asking) if asking.is_quick() => asking.ask(),
         Some(asking) => drop(tokio::task::spawn_blocking(move || asking.ask())),
         None => {}
     }
-    raising
+    let filling = raising
         .await
-        .unwrap_or_else(|_| Err(ProviderError::Protocol("raising a sandbox broke off".to_owned())))
+        .unwrap_or_else(|_| Err(ProviderError::Protocol("raising a sandbox broke off".to_owned())))?;
+    filling.filled().await
 }
 
 pub(super) fn failed(operation: &'static str, object: &str, source: io::Error) -> ProviderError {
@@ -303,22 +304,19 @@ impl Sandbox for NativeSandbox {
         receipt::build(&self.plan, &self.shared, &self.notes, group, self.origin)
     }
 
-    fn discard(mut self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+    fn discard(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
         if spec::has_private_root(&self.plan) {
             return self.close();
         }
-        self.shell.kill();
-        let remains = Remains {
-            ended: self.shell.ended(),
-            group: self.group.take(),
-        };
-        let Some(remains) = self.shared.undertaker.take(remains) else {
+        let Self {
+            shell, group, shared, ..
+        } = *self;
+        let Some(mut remains) = shared.undertaker.take(Remains { shell, group }) else {
             return Box::pin(std::future::ready(Ok(())));
         };
         Box::pin(async move {
-            if let Some(ended) = remains.ended {
-                let _ = ended.await;
-            }
+            remains.shell.kill();
+            remains.shell.gone().await;
             remains.group.map_or(Ok(()), SandboxGroup::remove)
         })
     }

@@ -5,23 +5,25 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::process::{Signal, pidfd_send_signal};
 use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use super::leash::Leash;
 use super::nursery::Nursery;
 use super::raise::RaisedShell;
 use crate::sys;
 use crate::wire::{Frame, Incoming, InitEvent, InitRequest, Note, StepFailure};
 
-/// A raised shell. Dropping it kills everything inside.
+/// A raised shell.
 #[derive(Debug)]
 pub(crate) struct Shell {
-    pub pidfd: OwnedFd,
+    leash: Leash,
     control: AsyncFd<OwnedFd>,
     incoming: Incoming,
-    /// What init said while something else was waited for.
+    /// What init said together with something else.
+    heard: VecDeque<InitEvent>,
+    /// What it said while something else was waited for.
     early: VecDeque<InitEvent>,
     pub work_dir: OwnedFd,
     pub notes: Vec<Note>,
@@ -32,27 +34,19 @@ pub(crate) struct Shell {
 
 impl Shell {
     /// Takes over a shell that stands, for the runtime of the moment.
-    pub(crate) fn take(mut raised: RaisedShell) -> io::Result<Self> {
-        // The new owner kills it from here on.
-        let again = |fd: &OwnedFd| fd.try_clone();
-        let (pidfd, control, work_dir) = (
-            again(&raised.pidfd)?,
-            again(&raised.control)?,
-            again(&raised.work_dir)?,
-        );
-        rustix::io::ioctl_fionbio(&control, true)?;
-        let shell = Self {
-            pidfd,
-            control: sys::events::watch(control)?,
+    pub(crate) fn take(raised: RaisedShell) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&raised.control, true)?;
+        Ok(Self {
+            leash: raised.leash,
+            control: sys::events::watch(raised.control)?,
             incoming: Incoming::default(),
+            heard: VecDeque::new(),
             early: VecDeque::new(),
-            work_dir,
-            notes: std::mem::take(&mut raised.notes),
-            ended: raised.ended.take(),
-            nursery: Arc::clone(&raised.nursery),
-        };
-        raised.keep();
-        Ok(shell)
+            work_dir: raised.work_dir,
+            notes: raised.notes,
+            ended: Some(raised.ended),
+            nursery: raised.nursery,
+        })
     }
 
     pub(crate) async fn send(&self, request: &InitRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -70,15 +64,27 @@ impl Shell {
     pub(crate) async fn event(&mut self) -> io::Result<InitEvent> {
         match self.early.pop_front() {
             Some(event) => Ok(event),
-            None => Ok(next_event(&self.control, &mut self.incoming).await?.0),
+            None => self.hear().await,
         }
     }
 
     /// Init's answer about a file. A guest that ends meanwhile is heard of later.
     pub(crate) async fn answer(&mut self) -> io::Result<InitEvent> {
         loop {
-            match next_event(&self.control, &mut self.incoming).await?.0 {
+            match self.hear().await? {
                 event @ InitEvent::Ended { .. } => self.early.push_back(event),
+                event => return Ok(event),
+            }
+        }
+    }
+
+    async fn hear(&mut self) -> io::Result<InitEvent> {
+        loop {
+            if let Some(event) = self.heard.pop_front() {
+                return Ok(event);
+            }
+            match next_event(&self.control, &mut self.incoming).await?.0 {
+                InitEvent::Several(events) => self.heard.extend(events),
                 event => return Ok(event),
             }
         }
@@ -97,7 +103,7 @@ impl Shell {
     /// The processes, as the host numbers them, whose descendants make up the sandbox: init, and the
     /// guest where that is another's child.
     pub(crate) fn roots(&self, guest: Option<&OwnedFd>) -> Vec<i32> {
-        [Some(&self.pidfd), guest]
+        [Some(self.leash.pidfd()), guest]
             .into_iter()
             .flatten()
             .filter_map(host_pid)
@@ -110,7 +116,7 @@ impl Shell {
 
     /// Kills init, and with it every process of the sandbox.
     pub(crate) fn kill(&self) {
-        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        self.leash.kill();
     }
 
     /// Waits until the kernel has cleared everything away. A process that is gone leaves no other
@@ -119,12 +125,6 @@ impl Shell {
         if let Some(ended) = self.ended.take() {
             let _ = ended.await;
         }
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -141,16 +141,20 @@ async fn send_frame<T: Serialize>(
     let frame = Frame::new(message, fds.len())?;
     let mut done = 0;
     while done < frame.len() {
-        let mut ready = socket.writable().await?;
-        match ready.try_io(|socket| frame.send_some(socket.get_ref().as_fd(), fds, done)) {
-            Ok(result) => done = result?,
-            Err(_) => continue,
+        match frame.send_some(socket.get_ref().as_fd(), fds, done) {
+            Ok(sent) => done = sent,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                drop(sys::events::watch_room(socket)?.writable().await?);
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(())
 }
 
-async fn next_event(
+/// The next thing an init says. Cancel-safe.
+pub(super) async fn next_event(
     socket: &AsyncFd<OwnedFd>,
     incoming: &mut Incoming,
 ) -> io::Result<(InitEvent, Vec<OwnedFd>)> {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use belljar_core::{Control, ProviderError, Support};
-use tokio::sync::oneshot;
 
 use super::cgroup::GroupLimits;
-use super::raise::{self, Wanted};
+use super::raise::{self, RaisedShell, Wanted};
 use super::shared::Shared;
 use crate::wire::{CgroupJoin, Note, RootSpec, ShellSpec};
 
@@ -78,13 +77,13 @@ pub(super) fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> 
     // A thread of its own: the caller may be inside a runtime, which must not be blocked on.
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
-        let raised = raise::begin(&shared, wanted, "trial")?.stand()?.fill()?;
-        let (mut shell, nursery) = (raised.shell, Arc::clone(&nursery));
-        let notes = shell.notes.clone();
-        let ended = shell.ended.take();
-        drop(shell);
+        let raised = raise::begin(&shared, wanted, "trial")?.tell()?.wait()?;
+        let RaisedShell {
+            leash, notes, ended, ..
+        } = raised.shell;
+        drop(leash);
         // Until nothing is left of it.
-        let _ = ended.map(oneshot::Receiver::blocking_recv);
+        let _ = ended.blocking_recv();
         nursery.close_blocking();
         Ok(notes)
     })

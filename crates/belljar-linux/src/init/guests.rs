@@ -122,8 +122,8 @@ impl PidOne<'_> {
         };
         // It is no child of ours, so whoever adds up what a sandbox uses has to be shown where it is.
         let guest = self.guest.as_ref().and_then(|guest| guest.adopted.as_ref());
-        let fds: Vec<_> = guest.map(AsFd::as_fd).into_iter().collect();
-        wire::send(&self.control, &event, &fds)
+        let pidfd = guest.map(OwnedFd::try_clone).transpose()?;
+        self.tell(event, pidfd)
     }
 
     fn running(
@@ -219,7 +219,7 @@ impl PidOne<'_> {
             status,
             cpu_micros: u64::try_from(cpu_time.as_micros()).unwrap_or(0),
         };
-        wire::send(&self.control, &event, &[])
+        self.tell(event, None)
     }
 }
 

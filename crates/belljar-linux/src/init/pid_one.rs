@@ -93,6 +93,8 @@ pub(super) struct PidOne<'a> {
     /// A guest that is on its way in.
     pub(super) adoption: Option<Adoption>,
     pub(super) sealed: bool,
+    /// What the engine was not told yet, with what goes with it.
+    unsaid: Vec<(InitEvent, Option<OwnedFd>)>,
 }
 
 /// Waits until somebody has something to say, or it is time.
@@ -124,8 +126,10 @@ enum Source {
     Threads,
     /// The end of a guest that is not init's own child.
     Adopted,
-    /// A guest on its way in.
-    Coming,
+    /// A guest on its way in: it is there.
+    Came,
+    /// It is not, and never will be.
+    Lost,
 }
 
 impl<'a> PidOne<'a> {
@@ -146,31 +150,37 @@ impl<'a> PidOne<'a> {
             guest: None,
             adoption: None,
             sealed: false,
+            unsaid: Vec::new(),
         })
     }
 
     fn serve(&mut self, notes: Vec<Note>) -> io::Result<()> {
-        wire::send(
-            &self.control,
-            &InitEvent::Ready { notes },
-            &[self.work_dir.as_fd()],
-        )?;
+        let work_dir = self.work_dir.try_clone()?;
+        self.unsaid.push((InitEvent::Ready { notes }, Some(work_dir)));
         loop {
-            let guest = self.guest.as_ref();
+            // Told with what is to come, where there is more to do: nobody is woken for what he cannot use yet.
+            if !self.unsaid.is_empty() && self.adoption.is_none() && !self.is_asked()? {
+                self.say()?;
+            }
+            let (guest, adoption) = (self.guest.as_ref(), self.adoption.as_ref());
             let sources = [
                 (Source::Engine, Some(&self.control)),
                 (Source::Children, Some(&self.children)),
                 (Source::Threads, guest.and_then(|guest| guest.listener.as_ref())),
                 (Source::Adopted, guest.and_then(|guest| guest.adopted.as_ref())),
-                (
-                    Source::Coming,
-                    self.adoption.as_ref().map(|adoption| &adoption.channel),
-                ),
+                (Source::Came, adoption.and_then(|adoption| adoption.told.as_ref())),
+                (Source::Lost, adoption.map(|adoption| &adoption.channel)),
             ];
             let (kinds, mut waits): (Vec<Source>, Vec<PollFd<'_>>) = sources
                 .into_iter()
                 .filter_map(|(source, fd)| {
-                    Some((source, PollFd::from_borrowed_fd(fd?.as_fd(), PollFlags::IN)))
+                    // The end of a channel is told in any case.
+                    let flags = if source == Source::Lost {
+                        PollFlags::empty()
+                    } else {
+                        PollFlags::IN
+                    };
+                    Some((source, PollFd::from_borrowed_fd(fd?.as_fd(), flags)))
                 })
                 .unzip();
             let left = self
@@ -201,7 +211,8 @@ impl<'a> PidOne<'a> {
                 Source::Threads,
                 Source::Children,
                 Source::Adopted,
-                Source::Coming,
+                Source::Came,
+                Source::Lost,
                 Source::Engine,
             ] {
                 let Some((_, flags)) = seen.iter().find(|(seen, _)| *seen == source) else {
@@ -211,7 +222,7 @@ impl<'a> PidOne<'a> {
                     Source::Threads => self.let_in(flags.contains(PollFlags::IN))?,
                     Source::Children => self.reap()?,
                     Source::Adopted => self.end_adopted()?,
-                    Source::Coming => self.welcome()?,
+                    Source::Came | Source::Lost => self.welcome()?,
                     Source::Engine => {
                         if !self.obey()? {
                             return Ok(());
@@ -233,13 +244,18 @@ impl<'a> PidOne<'a> {
         let event = match request {
             // Only before anything else.
             InitRequest::Join => return Err(io::ErrorKind::InvalidData.into()),
-            InitRequest::PutFile { path, executable } => match fds.first() {
-                Some(content) => match files::put(self.work_dir.as_fd(), &path, executable, content) {
+            InitRequest::PutFile { path, executable } => {
+                let put = match fds.first() {
+                    Some(content) => files::put(self.work_dir.as_fd(), &path, executable, content),
+                    None => Err(io::ErrorKind::InvalidInput.into()),
+                };
+                let event = match put {
                     Ok(()) => InitEvent::FilePut,
                     Err(error) => InitEvent::FileFailed(StepFailure::new("PutFile", error)),
-                },
-                None => InitEvent::FileFailed(StepFailure::new("PutFile", io::ErrorKind::InvalidInput)),
-            },
+                };
+                self.unsaid.push((event, None));
+                return Ok(true);
+            }
             InitRequest::Adopt { spec, held } => match self.adopt(spec, held, fds) {
                 // The answer comes when the fork has come in.
                 Ok(()) => return Ok(true),
@@ -268,7 +284,34 @@ impl<'a> PidOne<'a> {
                 Err(failure) => InitEvent::NotStarted(failure),
             },
         };
-        wire::send(&self.control, &event, &[])?;
+        self.tell(event, None)?;
         Ok(true)
+    }
+
+    /// Tells the engine, after what it was not told yet.
+    pub(super) fn tell(&mut self, event: InitEvent, fd: Option<OwnedFd>) -> io::Result<()> {
+        self.unsaid.push((event, fd));
+        self.say()
+    }
+
+    /// Tells what was not told yet.
+    fn say(&mut self) -> io::Result<()> {
+        let (mut events, fds): (Vec<_>, Vec<_>) = self.unsaid.drain(..).unzip();
+        let fds: Vec<_> = fds.iter().flatten().map(AsFd::as_fd).collect();
+        let event = match (events.pop(), events.is_empty()) {
+            (Some(only), true) => only,
+            (last, _) => {
+                events.extend(last);
+                InitEvent::Several(events)
+            }
+        };
+        wire::send(&self.control, &event, &fds)
+    }
+
+    /// Whether the engine has something to say.
+    fn is_asked(&self) -> io::Result<bool> {
+        let mut control = [PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN)];
+        wait(&mut control, Some(&Timespec::default()))?;
+        Ok(!control[0].revents().is_empty())
     }
 }

@@ -93,6 +93,8 @@ pub(crate) enum InitEvent {
         status: Option<i32>,
         cpu_micros: u64,
     },
+    /// Some of these in order, so that whoever waits for the last is woken once.
+    Several(Vec<InitEvent>),
 }
 
 /// Which step failed, and how.

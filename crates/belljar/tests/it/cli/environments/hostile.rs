@@ -203,7 +203,7 @@ fn pip_alone_would_build_on_the_host() {
         .arg(place.dir.path().join("to"))
         .arg(wheel)
         .env("PATH", path())
-        .env("HOME", "/nonexistent");
+        .env("HOME", "/proc/none");
     let output = output_of(&mut command);
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("No module named pip") {

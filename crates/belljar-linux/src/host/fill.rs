@@ -1,0 +1,154 @@
+//! Hearing from an init how it gets on: its shell stands, files are there, a guest is in.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::ProviderError;
+use tokio::sync::oneshot;
+
+use super::group::SandboxGroup;
+use super::leash::Leash;
+use super::nursery::Nursery;
+use super::probe;
+use super::put::Put;
+use super::raise::{Raised, RaisedShell, Waiting};
+use super::sandbox::failed;
+use super::shell;
+use crate::sys;
+use crate::wire::{self, Incoming, InitEvent, Note};
+
+/// How long an init may say nothing, on a machine that is very busy.
+const RAISING: Duration = Duration::from_secs(20);
+
+/// A sandbox whose init knows all that it has to do.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    /// Before the group: dropping goes in this order, and a group must be empty to be removed.
+    pub leash: Leash,
+    pub control: OwnedFd,
+    pub notes: Vec<Note>,
+    pub ended: oneshot::Receiver<()>,
+    pub nursery: Arc<Nursery>,
+    pub group: Option<SandboxGroup>,
+    /// There once the shell stands.
+    pub work_dir: Option<OwnedFd>,
+    /// Those that are yet to be put.
+    pub files: std::vec::IntoIter<Put>,
+    /// Who is on its way in, or why nobody is.
+    pub guest: Result<Option<Waiting>, ProviderError>,
+    pub is_in: bool,
+}
+
+impl Filling {
+    /// Waits until everything is in its place.
+    pub(crate) fn wait(mut self) -> Result<Raised, ProviderError> {
+        loop {
+            let (event, fds) = wire::receive_within(&self.control, RAISING).map_err(unheard)?;
+            if self.hear(event, &mut fds.into_iter())? {
+                return self.raised();
+            }
+        }
+    }
+
+    /// The same in an async runtime.
+    pub(crate) async fn filled(mut self) -> Result<Raised, ProviderError> {
+        let control = self.control.try_clone().and_then(|control| {
+            rustix::io::ioctl_fionbio(&control, true)?;
+            sys::events::watch(control)
+        });
+        let control = control.map_err(unheard)?;
+        let mut incoming = Incoming::default();
+        loop {
+            let next = shell::next_event(&control, &mut incoming);
+            let heard = tokio::time::timeout(RAISING, next).await;
+            let (event, fds) = heard
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+                .map_err(unheard)?;
+            if self.hear(event, &mut fds.into_iter())? {
+                return self.raised();
+            }
+        }
+    }
+
+    /// Takes what init says; true once there is nothing more to wait for.
+    fn hear(
+        &mut self,
+        event: InitEvent,
+        fds: &mut dyn Iterator<Item = OwnedFd>,
+    ) -> Result<bool, ProviderError> {
+        match event {
+            InitEvent::Several(events) => {
+                for event in events {
+                    self.hear_one(event, fds)?;
+                }
+            }
+            event => self.hear_one(event, fds)?,
+        }
+        let is_in = match &self.guest {
+            Ok(guest) => self.is_in || guest.is_none(),
+            // Nobody was sent in, so nothing more will be heard.
+            Err(_) if self.work_dir.is_some() => {
+                return std::mem::replace(&mut self.guest, Ok(None)).map(|_| false);
+            }
+            Err(_) => false,
+        };
+        Ok(self.work_dir.is_some() && self.files.as_slice().is_empty() && is_in)
+    }
+
+    fn hear_one(
+        &mut self,
+        event: InitEvent,
+        fds: &mut dyn Iterator<Item = OwnedFd>,
+    ) -> Result<(), ProviderError> {
+        match event {
+            InitEvent::SetupFailed(failure) | InitEvent::NotStarted(failure) => {
+                // What kept it from being asked for says more.
+                std::mem::replace(&mut self.guest, Ok(None))?;
+                Err(probe::explain(&failure))
+            }
+            InitEvent::Ready { notes } if self.work_dir.is_none() => {
+                self.notes.extend(notes);
+                self.work_dir = Some(fds.next().ok_or_else(out_of_turn)?);
+                Ok(())
+            }
+            event @ (InitEvent::FilePut | InitEvent::FileFailed(_)) if self.work_dir.is_some() => {
+                self.files.next().ok_or_else(out_of_turn)?.check(Ok(event))
+            }
+            InitEvent::Started { notes } if self.work_dir.is_some() && !self.is_in => {
+                let Ok(Some(guest)) = &mut self.guest else {
+                    return Err(out_of_turn());
+                };
+                self.notes.extend(notes);
+                guest.pidfd = fds.next();
+                self.is_in = true;
+                Ok(())
+            }
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    fn raised(self) -> Result<Raised, ProviderError> {
+        Ok(Raised {
+            shell: RaisedShell {
+                leash: self.leash,
+                control: self.control,
+                work_dir: self.work_dir.ok_or_else(out_of_turn)?,
+                notes: self.notes,
+                ended: self.ended,
+                nursery: self.nursery,
+            },
+            group: self.group,
+            guest: self.guest?,
+        })
+    }
+}
+
+fn unheard(error: io::Error) -> ProviderError {
+    failed("raise", "a sandbox", error)
+}
+
+fn out_of_turn() -> ProviderError {
+    ProviderError::Protocol("init said something out of turn".to_owned())
+}
