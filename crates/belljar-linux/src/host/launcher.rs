@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::MemfdFlags;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use tokio::sync::oneshot;
 
+use super::seal::seal;
 use crate::sys;
 use crate::sys::hook::LAUNCHER_NAME;
 use crate::sys::mount::{NO_DEV, NO_SUID, READ_ONLY};
@@ -173,9 +174,6 @@ fn sealed_copy() -> io::Result<OwnedFd> {
     let mut target = File::from(copy);
     io::copy(&mut source, &mut target)?;
     let copy = OwnedFd::from(target);
-    rustix::fs::fcntl_add_seals(
-        &copy,
-        SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
-    )?;
+    seal(&copy)?;
     Ok(copy)
 }

@@ -21,6 +21,7 @@ mod receipt;
 mod rootfs;
 mod runners;
 mod sandbox;
+mod seal;
 mod shared;
 mod shell;
 mod shown;

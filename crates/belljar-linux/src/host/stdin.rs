@@ -9,8 +9,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use belljar_core::provider::StageStdin;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::pipe::PipeFlags;
+
+use super::seal::seal;
 
 /// Keeps a pump going; dropping it ends the pump.
 #[derive(Debug, Default)]
@@ -38,10 +40,7 @@ pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
         let count = rustix::io::retry_on_intr(|| rustix::io::write(&memory, rest))?;
         rest = &rest[count..];
     }
-    rustix::fs::fcntl_add_seals(
-        &memory,
-        SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
-    )?;
+    seal(&memory)?;
     rustix::fs::seek(&memory, rustix::fs::SeekFrom::Start(0))?;
     Ok(memory)
 }

@@ -135,10 +135,11 @@ enum Source {
 impl<'a> PidOne<'a> {
     fn new(control: OwnedFd, has_proc: bool, filters: &'a PreparedFilters) -> io::Result<Self> {
         // These descriptors must be taken: something opened later must never become a stream.
-        for _ in 0..STREAMS {
-            let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
-            std::mem::forget(null);
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty())?;
+        for _ in 1..STREAMS {
+            std::mem::forget(rustix::io::dup(&null)?);
         }
+        std::mem::forget(null);
         let work_dir = rustix::fs::open("/workspace", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self {
             control,
