@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use belljar_core::{Limits, ProviderError};
@@ -15,8 +16,8 @@ pub(crate) struct SandboxGroup {
     group: Box<dyn Group>,
     version: &'static str,
     dirs: Vec<PathBuf>,
-    /// Becomes readable when memory runs out, where the kernel does not end the whole group by itself.
-    out_of_memory: Option<OwnedFd>,
+    /// Whether anything of a guest has run in it.
+    is_used: AtomicBool,
     /// What it is limited to, so that a stage with the same limits costs no writes.
     limited: Option<GroupLimits>,
 }
@@ -35,7 +36,7 @@ impl SandboxGroup {
             .map_err(|error| failed("make", error))?;
         let mut made = Self {
             dirs: group.dirs(),
-            out_of_memory: group.out_of_memory_event(),
+            is_used: AtomicBool::new(false),
             version: hierarchy.version(),
             group,
             limited: None,
@@ -85,8 +86,18 @@ impl SandboxGroup {
         self.group.out_of_memory_kills()
     }
 
+    /// The same before something of a guest runs: none the first time, which saves a look.
+    pub(crate) fn out_of_memory_kills_so_far(&self) -> u64 {
+        if self.is_used.swap(true, Ordering::Relaxed) {
+            self.out_of_memory_kills()
+        } else {
+            0
+        }
+    }
+
+    /// Becomes readable when memory runs out, where the kernel does not end the whole group by itself.
     pub(crate) fn out_of_memory_event(&self) -> Option<OwnedFd> {
-        self.out_of_memory.as_ref()?.try_clone().ok()
+        self.group.out_of_memory_event()
     }
 
     /// Removes it and says whether that worked.

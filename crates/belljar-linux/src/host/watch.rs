@@ -13,6 +13,9 @@ use super::tree::{shared_out, tree_usage};
 
 /// How often memory is looked at when nothing else bounds it.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a stage runs before it is listened for that its memory runs out. Most have ended by then, and a look at the count of
+/// kills says the same.
+const DEAF: Duration = Duration::from_millis(5);
 /// The shortest pause between two looks at the CPU time.
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -27,8 +30,18 @@ pub(crate) struct Watch {
     memory_seen: Option<u64>,
     kills_before: u64,
     next_look: tokio::time::Instant,
-    out_of_memory: Option<AsyncFd<OwnedFd>>,
+    out_of_memory: OutOfMemory,
     adds_up: bool,
+}
+
+/// Whether it is heard that memory runs out.
+#[derive(Debug)]
+enum OutOfMemory {
+    /// From this moment on.
+    Later(tokio::time::Instant),
+    Heard(AsyncFd<OwnedFd>),
+    /// Without a group, or where the kernel ends the whole group by itself.
+    Unheard,
 }
 
 impl Watch {
@@ -59,11 +72,12 @@ impl Watch {
             cpu_seen: Duration::ZERO,
             memory_limit,
             memory_seen: None,
-            kills_before: group.map_or(0, SandboxGroup::out_of_memory_kills),
+            kills_before: group.map_or(0, SandboxGroup::out_of_memory_kills_so_far),
             next_look: started + first_look.min(far),
-            out_of_memory: group
-                .and_then(SandboxGroup::out_of_memory_event)
-                .and_then(|event| crate::sys::events::watch(event).ok()),
+            out_of_memory: match group {
+                Some(_) => OutOfMemory::Later(started + DEAF),
+                None => OutOfMemory::Unheard,
+            },
         }
     }
 
@@ -79,20 +93,37 @@ impl Watch {
         loop {
             let memory = async {
                 match &self.out_of_memory {
-                    Some(event) => drop(event.readable().await),
-                    None => std::future::pending().await,
+                    OutOfMemory::Heard(event) => drop(event.readable().await),
+                    OutOfMemory::Later(at) => tokio::time::sleep_until(*at).await,
+                    OutOfMemory::Unheard => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(self.deadline) => return Ended::WallTime,
-                () = memory => return Ended::OutOfMemory,
+                () = memory => match self.out_of_memory {
+                    OutOfMemory::Later(_) => {
+                        self.listen(group);
+                        if self.saw_memory_run_out(group) {
+                            return Ended::OutOfMemory;
+                        }
+                        continue;
+                    }
+                    _ => return Ended::OutOfMemory,
+                },
                 () = tokio::time::sleep_until(self.next_look) => {}
             }
             if let Some(reason) = self.look(group, roots) {
                 return reason;
             }
         }
+    }
+
+    fn listen(&mut self, group: Option<&SandboxGroup>) {
+        let event = group.and_then(SandboxGroup::out_of_memory_event);
+        self.out_of_memory = event
+            .and_then(|event| crate::sys::events::watch(event).ok())
+            .map_or(OutOfMemory::Unheard, OutOfMemory::Heard);
     }
 
     /// Whether it looks at single processes, since no group counts for it.
