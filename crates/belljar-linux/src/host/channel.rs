@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use belljar_core::provider::LONGEST_MESSAGE;
 use rustix::net::SendFlags;
@@ -15,6 +16,9 @@ use crate::{sys, wire};
 
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
+
+/// How long to wait where nobody tells when there is room again.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// The engine's end of a channel.
 #[derive(Debug)]
@@ -91,8 +95,13 @@ impl Channel {
             }
             let room = async {
                 match &self.room {
-                    Some(room) => room.writable().await,
-                    None => std::future::pending().await,
+                    Some(room) => Some(room.writable().await),
+                    None if self.outgoing.is_empty() => std::future::pending().await,
+                    // There was no descriptor to be had for it.
+                    None => {
+                        tokio::time::sleep(AGAIN).await;
+                        None
+                    }
                 }
             };
             let open = tokio::select! {
@@ -109,7 +118,8 @@ impl Channel {
                 },
                 ready = room => {
                     match (ready, send(socket.get_ref(), &mut self.outgoing)) {
-                        (Ok(mut ready), Ok(())) => ready.clear_ready(),
+                        (Some(Ok(mut ready)), Ok(())) => ready.clear_ready(),
+                        (None, Ok(())) => {}
                         // Nobody will read it any more; what was said before may still be there to hear.
                         _ => self.outgoing.clear(),
                     }

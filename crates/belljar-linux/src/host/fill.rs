@@ -45,67 +45,66 @@ impl Filling {
     /// Waits until everything is in its place.
     pub(crate) fn wait(mut self) -> Result<Raised, ProviderError> {
         loop {
-            let (event, fds) = wire::receive_within(&self.control, RAISING).map_err(unheard)?;
-            if self.hear(event, &mut fds.into_iter())? {
+            let (events, fds) = wire::receive_within(&self.control, RAISING).map_err(unheard)?;
+            if self.hear(events, fds)? {
                 return self.raised();
             }
         }
     }
 
     /// The same in an async runtime.
-    pub(crate) async fn filled(mut self) -> Result<Raised, ProviderError> {
-        let control = self.control.try_clone().and_then(|control| {
+    pub(crate) async fn filled(self) -> Result<Raised, ProviderError> {
+        let mut aside = Aside(Some(self));
+        let filling = aside.0.as_mut().ok_or_else(out_of_turn)?;
+        let control = filling.control.try_clone().and_then(|control| {
             rustix::io::ioctl_fionbio(&control, true)?;
             sys::events::watch(control)
         });
         let control = control.map_err(unheard)?;
         let mut incoming = Incoming::default();
         loop {
-            let next = shell::next_event(&control, &mut incoming);
+            let next = shell::next_events(&control, &mut incoming);
             let heard = tokio::time::timeout(RAISING, next).await;
-            let (event, fds) = heard
+            let (events, fds) = heard
                 .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
                 .map_err(unheard)?;
-            if self.hear(event, &mut fds.into_iter())? {
-                return self.raised();
+            if filling.hear(events, fds)? {
+                break;
             }
         }
+        aside.0.take().ok_or_else(out_of_turn)?.raised()
     }
 
     /// Takes what init says; true once there is nothing more to wait for.
-    fn hear(
-        &mut self,
-        event: InitEvent,
-        fds: &mut dyn Iterator<Item = OwnedFd>,
-    ) -> Result<bool, ProviderError> {
-        match event {
-            InitEvent::Several(events) => {
-                for event in events {
-                    self.hear_one(event, fds)?;
-                }
-            }
-            event => self.hear_one(event, fds)?,
+    fn hear(&mut self, events: Vec<InitEvent>, fds: Vec<OwnedFd>) -> Result<bool, ProviderError> {
+        let mut fds = fds.into_iter();
+        for event in events {
+            self.hear_one(event, &mut fds)?;
         }
         let is_in = match &self.guest {
             Ok(guest) => self.is_in || guest.is_none(),
             // Nobody was sent in, so nothing more will be heard.
-            Err(_) if self.work_dir.is_some() => {
-                return std::mem::replace(&mut self.guest, Ok(None)).map(|_| false);
-            }
+            Err(_) if self.work_dir.is_some() => return self.why_nobody_comes().map(|()| false),
             Err(_) => false,
         };
         Ok(self.work_dir.is_some() && self.files.as_slice().is_empty() && is_in)
     }
 
+    /// What kept a guest from being asked for, if something did.
+    fn why_nobody_comes(&mut self) -> Result<(), ProviderError> {
+        std::mem::replace(&mut self.guest, Ok(None)).map(drop)
+    }
+
     fn hear_one(
         &mut self,
         event: InitEvent,
-        fds: &mut dyn Iterator<Item = OwnedFd>,
+        fds: &mut impl Iterator<Item = OwnedFd>,
     ) -> Result<(), ProviderError> {
         match event {
-            InitEvent::SetupFailed(failure) | InitEvent::NotStarted(failure) => {
+            InitEvent::SetupFailed(failure) => Err(probe::explain(&failure)),
+            InitEvent::NotStarted(failure) => {
                 // What kept it from being asked for says more.
-                std::mem::replace(&mut self.guest, Ok(None))?;
+                self.why_nobody_comes()?;
                 Err(probe::explain(&failure))
             }
             InitEvent::Ready { notes } if self.work_dir.is_none() => {
@@ -118,6 +117,7 @@ impl Filling {
             }
             InitEvent::Started { notes } if self.work_dir.is_some() && !self.is_in => {
                 let Ok(Some(guest)) = &mut self.guest else {
+                    self.why_nobody_comes()?;
                     return Err(out_of_turn());
                 };
                 self.notes.extend(notes);
@@ -142,6 +142,17 @@ impl Filling {
             group: self.group,
             guest: self.guest?,
         })
+    }
+}
+
+/// A sandbox that nobody waits for any more is taken down elsewhere: its group can be removed only once everything in it is dead.
+struct Aside(Option<Filling>);
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if let (Some(filling), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn_blocking(move || drop(filling));
+        }
     }
 }
 

@@ -241,6 +241,11 @@ pub(crate) fn explain(failure: &StepFailure) -> ProviderError {
                  them (docker run --security-opt seccomp=unconfined), or run belljar outside of it",
             ),
         },
+        "Network" if refused => missing(
+            Control::NetworkNamespace,
+            "allow new network namespaces here: sysctl -w user.max_net_namespaces=10000, and in a container a seccomp \
+             profile that lets unshare make them",
+        ),
         "PrivatePropagation" | "MountRoot" | "AttachTrees" | "MountScratch" | "PivotRoot"
         | "DetachOldRoot"
             if refused =>

@@ -44,6 +44,8 @@ pub(crate) struct NativeSandbox {
     pub(super) leftovers: VecDeque<Heard>,
     /// What the execution had used by then.
     pub(super) used: Usage,
+    /// Whether init has said that nothing but itself is left.
+    pub(super) is_empty: bool,
 }
 
 impl NativeSandbox {
@@ -75,6 +77,7 @@ impl NativeSandbox {
             interpreter: None,
             leftovers: VecDeque::new(),
             used: Usage::default(),
+            is_empty: false,
         };
         let has_proc = sandbox.notes.contains(&Note::ProcMounted);
         sandbox.machine.count_processes &= has_proc;
@@ -309,8 +312,16 @@ impl Sandbox for NativeSandbox {
             return self.close();
         }
         let Self {
-            shell, group, shared, ..
+            shell,
+            group,
+            shared,
+            is_empty,
+            ..
         } = *self;
+        // An empty init can wait for its turn.
+        if !is_empty {
+            shell.kill();
+        }
         let Some(mut remains) = shared.undertaker.take(Remains { shell, group }) else {
             return Box::pin(std::future::ready(Ok(())));
         };

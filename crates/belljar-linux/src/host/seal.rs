@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 /// How often it is tried while the kernel has other business with the memory's pages: for each, it waits a
 /// sixth of a second by itself.
-const TRIES: usize = 20;
+const TRIES: usize = 4;
 
 /// Seals what is in `memory`: its bytes and its size stay as they are.
 pub(crate) fn seal(memory: &OwnedFd) -> io::Result<()> {

@@ -83,10 +83,8 @@ impl Shell {
             if let Some(event) = self.heard.pop_front() {
                 return Ok(event);
             }
-            match next_event(&self.control, &mut self.incoming).await?.0 {
-                InitEvent::Several(events) => self.heard.extend(events),
-                event => return Ok(event),
-            }
+            let (events, _) = next_events(&self.control, &mut self.incoming).await?;
+            self.heard.extend(events);
         }
     }
 
@@ -153,14 +151,14 @@ async fn send_frame<T: Serialize>(
     Ok(())
 }
 
-/// The next thing an init says. Cancel-safe.
-pub(super) async fn next_event(
+/// What an init says next. Cancel-safe.
+pub(super) async fn next_events(
     socket: &AsyncFd<OwnedFd>,
     incoming: &mut Incoming,
-) -> io::Result<(InitEvent, Vec<OwnedFd>)> {
+) -> io::Result<(Vec<InitEvent>, Vec<OwnedFd>)> {
     loop {
         let mut ready = socket.readable().await?;
-        match ready.try_io(|socket| incoming.receive_some::<InitEvent>(socket.get_ref().as_fd())) {
+        match ready.try_io(|socket| incoming.receive_some::<Vec<InitEvent>>(socket.get_ref().as_fd())) {
             Ok(Ok(Some(message))) => return Ok(message),
             Ok(Ok(None)) | Err(_) => {}
             Ok(Err(error)) => return Err(error),

@@ -9,6 +9,7 @@ use belljar_core::provider::{Ended, StageEnd, StageIo, StageStdin, Stream};
 use belljar_core::{ProviderError, Stage};
 use serde_json::json;
 
+use super::channel::{Channel, Incoming};
 use super::guest::{Fate, Told};
 use super::output::Output;
 use super::sandbox::{NativeSandbox, failed};
@@ -26,7 +27,7 @@ struct Started {
     /// Kept while it runs.
     _pump: Pump,
     /// Kept while it runs: an interpreter that loses its channel takes that for the end.
-    _channel: Option<super::channel::Channel>,
+    channel: Option<Channel>,
 }
 
 impl NativeSandbox {
@@ -42,6 +43,7 @@ impl NativeSandbox {
         if script.is_none() {
             self.dismiss().await?;
         }
+        self.is_empty = false;
         let began = Instant::now();
         let cap = stage.limits().output().get();
         let (mut stdout, mut stderr) = (Capture::new(cap), Capture::new(cap));
@@ -96,6 +98,7 @@ impl NativeSandbox {
                     Ok(Told::Started(notes)) => self.observe(notes),
                     Ok(Told::NotStarted(failure)) => break self.cannot_start(stage, &failure)?,
                     Ok(Told::Ended(end)) => {
+                        self.is_empty = true;
                         cpu_reported = Some(end.cpu);
                         break self.judge(end.status, Some(&watch));
                     }
@@ -105,6 +108,7 @@ impl NativeSandbox {
                     }
                     Err(_) => break self.why_gone(Some(&watch)).await,
                 },
+                () = finish_saying(&mut started.channel) => {}
                 bytes = started.output.next() => {
                     let (stream, bytes) = bytes.map_err(|error| failed("read", "output", error))?;
                     keep(stream, bytes);
@@ -133,7 +137,7 @@ impl NativeSandbox {
             fate: Fate::default(),
             pidfd: None,
             _pump: pump,
-            _channel: None,
+            channel: None,
         }))
     }
 
@@ -170,7 +174,20 @@ impl NativeSandbox {
             fate: guest.fate,
             pidfd: guest.pidfd,
             _pump: pump,
-            _channel: Some(guest.channel),
+            channel: Some(guest.channel),
         }))
+    }
+}
+
+/// Says the rest of what an interpreter was told, where that did not fit at once. Never ends otherwise.
+async fn finish_saying(channel: &mut Option<Channel>) {
+    match channel {
+        Some(channel) if channel.unsaid() > 0 => {
+            // What it says itself is of no interest; its end is heard elsewhere.
+            if !matches!(channel.next().await, Incoming::Message(_)) {
+                std::future::pending::<()>().await;
+            }
+        }
+        _ => std::future::pending().await,
     }
 }

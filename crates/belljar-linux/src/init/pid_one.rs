@@ -64,7 +64,7 @@ fn above_streams(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 fn give_up(control: &OwnedFd, step: &str, error: io::Error) -> ! {
     let _ = wire::send(
         control,
-        &InitEvent::SetupFailed(StepFailure::new(step, error)),
+        &[InitEvent::SetupFailed(StepFailure::new(step, error))],
         &[],
     );
     sys::process::exit_now(1)
@@ -297,16 +297,9 @@ impl<'a> PidOne<'a> {
 
     /// Tells what was not told yet.
     fn say(&mut self) -> io::Result<()> {
-        let (mut events, fds): (Vec<_>, Vec<_>) = self.unsaid.drain(..).unzip();
+        let (events, fds): (Vec<_>, Vec<_>) = self.unsaid.drain(..).unzip();
         let fds: Vec<_> = fds.iter().flatten().map(AsFd::as_fd).collect();
-        let event = match (events.pop(), events.is_empty()) {
-            (Some(only), true) => only,
-            (last, _) => {
-                events.extend(last);
-                InitEvent::Several(events)
-            }
-        };
-        wire::send(&self.control, &event, &fds)
+        wire::send(&self.control, &events, &fds)
     }
 
     /// Whether the engine has something to say.

@@ -79,6 +79,8 @@ impl Nursery<'_> {
         fds: &[OwnedFd],
         lease: Option<Lease>,
     ) -> StepResult<Made> {
+        // First: a socket belongs to the network in which it was made.
+        at("Network", self.network.hand_over(spec.loopback))?;
         let (control, init_end) = at("Channel", wire::pair())?;
         // Init waits on this until its ids are mapped; should the nursery die before, init goes with it. Whoever is woken by a pipe or
         // a socket waits until the one who wakes it has to, and here neither is to wait for the other.
@@ -87,7 +89,6 @@ impl Nursery<'_> {
             CgroupJoin::Born => fds.first().map(AsFd::as_fd),
             CgroupJoin::None | CgroupJoin::Later => None,
         };
-        at("Network", self.network.hand_over(spec.loopback))?;
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, cgroup))? {
             Side::Child => {
                 birth::wait_for_parent(&go);

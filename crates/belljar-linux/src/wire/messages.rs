@@ -73,7 +73,7 @@ pub(crate) enum InitRequest {
     Backstop { wall_millis: u64 },
 }
 
-/// Init to engine.
+/// Init to engine. Those of one message are told together, so that whoever waits for the last is woken once.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum InitEvent {
     /// The shell stands. Descriptor: the work directory.
@@ -93,8 +93,6 @@ pub(crate) enum InitEvent {
         status: Option<i32>,
         cpu_micros: u64,
     },
-    /// Some of these in order, so that whoever waits for the last is woken once.
-    Several(Vec<InitEvent>),
 }
 
 /// Which step failed, and how.

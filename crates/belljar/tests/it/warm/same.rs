@@ -200,6 +200,29 @@ fn standard_input_arrives_whole_on_the_warm_path() {
     });
 }
 
+/// More than the channel to a waiting interpreter takes at once, which it is told by and by.
+#[test]
+fn long_arguments_arrive_whole_on_the_warm_path() {
+    alone(test_name!(), || {
+        let (cold, warm) = pair();
+        runtime().block_on(async {
+            let mut request =
+                python("import sys; print(len(sys.argv), sum(map(len, sys.argv[1:])), sys.argv[-1][-5:])");
+            request.args = (0..9).map(|at| at.to_string().repeat(100 << 10)).collect();
+            tokio::task::block_in_place(|| prepare(&warm, &request));
+            let (first, second) = (go(&cold, &request).await, go(&warm, &request).await);
+            assert_eq!(origin(&second), FORKED_AHEAD);
+            assert_eq!(
+                first.outcome.stdout.text(),
+                "10 921600 88888\n",
+                "{}",
+                told(&first)
+            );
+            assert_eq!(told(&first), told(&second));
+        });
+    });
+}
+
 /// It is read as it comes: the guest answers before there is more.
 #[test]
 fn standard_input_is_streamed_on_the_warm_path() {
