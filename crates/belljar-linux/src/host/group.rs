@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use belljar_core::{Limits, ProviderError};
@@ -16,8 +15,6 @@ pub(crate) struct SandboxGroup {
     group: Box<dyn Group>,
     version: &'static str,
     dirs: Vec<PathBuf>,
-    /// Whether anything of a guest has run in it.
-    is_used: AtomicBool,
     /// What it is limited to, so that a stage with the same limits costs no writes.
     limited: Option<GroupLimits>,
 }
@@ -36,7 +33,6 @@ impl SandboxGroup {
             .map_err(|error| failed("make", error))?;
         let mut made = Self {
             dirs: group.dirs(),
-            is_used: AtomicBool::new(false),
             version: hierarchy.version(),
             group,
             limited: None,
@@ -84,15 +80,6 @@ impl SandboxGroup {
 
     pub(crate) fn out_of_memory_kills(&self) -> u64 {
         self.group.out_of_memory_kills()
-    }
-
-    /// The same before something of a guest runs: none the first time, which saves a look.
-    pub(crate) fn out_of_memory_kills_so_far(&self) -> u64 {
-        if self.is_used.swap(true, Ordering::Relaxed) {
-            self.out_of_memory_kills()
-        } else {
-            0
-        }
     }
 
     /// Becomes readable when memory runs out, where the kernel does not end the whole group by itself.

@@ -72,7 +72,7 @@ impl Watch {
             cpu_seen: Duration::ZERO,
             memory_limit,
             memory_seen: None,
-            kills_before: group.map_or(0, SandboxGroup::out_of_memory_kills_so_far),
+            kills_before: group.map_or(0, SandboxGroup::out_of_memory_kills),
             next_look: started + first_look.min(far),
             out_of_memory: match group {
                 Some(_) => OutOfMemory::Later(started + DEAF),

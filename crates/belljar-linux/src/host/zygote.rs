@@ -13,7 +13,6 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::nursery::Nursery;
-use crate::init;
 use crate::init::calls::{self, Arg, Call};
 use crate::init::steps::GUEST_ID;
 use crate::wire::{self, HostIds, NAMESPACE_NAMES, ZygoteSpec};
@@ -234,7 +233,6 @@ fn entering(host_ids: HostIds, groups: usize) -> Vec<Call> {
     }
     calls.push(Call::new("BecomeGuestUser", libc::SYS_setresgid, three()).expect(0));
     calls.push(Call::new("BecomeGuestUser", libc::SYS_setresuid, three()).expect(0));
-    calls.extend(init::unbound("NoCapabilities"));
     calls
 }
 

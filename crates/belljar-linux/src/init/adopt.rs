@@ -15,8 +15,6 @@ use crate::wire::{self, GuestSpec, Note, StepFailure};
 #[derive(Debug)]
 pub(super) struct Adoption {
     pub channel: OwnedFd,
-    /// Becomes readable when it is in. What wakes somebody through a socket may keep the processor from him.
-    pub told: Option<OwnedFd>,
     pub spec: Box<GuestSpec>,
     /// Whether a process stands beside it.
     pub held: bool,
@@ -41,13 +39,12 @@ impl Adoption {
         channel: OwnedFd,
         spec: Box<GuestSpec>,
         held: bool,
-        mut plan: Plan,
+        plan: Plan,
         streams: &[OwnedFd],
     ) -> io::Result<Self> {
         wire::send_bytes(&channel, &calls::encode(&plan.calls), &plan.fds(streams))?;
         Ok(Self {
             channel,
-            told: plan.told(),
             spec,
             held,
             notes: plan.notes,
@@ -55,7 +52,7 @@ impl Adoption {
         })
     }
 
-    /// Hears the fork's answer, which is there or on its way: its pid, its holder's, the call that failed and how.
+    /// Hears the fork's answer, which has begun to arrive: its pid, its holder's, the call that failed and how.
     pub(super) fn finish(&self) -> Result<Arrival, StepFailure> {
         let at = |error: io::Error| StepFailure::new("Adopt", error);
         let (answer, fds) = wire::receive_bytes(&self.channel).map_err(at)?;

@@ -18,4 +18,4 @@ mod room;
 pub(crate) mod steps;
 
 pub(crate) use pid_one::run;
-pub(crate) use plan::{install, unbound};
+pub(crate) use plan::install;

@@ -126,10 +126,8 @@ enum Source {
     Threads,
     /// The end of a guest that is not init's own child.
     Adopted,
-    /// A guest on its way in: it is there.
-    Came,
-    /// It is not, and never will be.
-    Lost,
+    /// A guest on its way in.
+    Coming,
 }
 
 impl<'a> PidOne<'a> {
@@ -163,25 +161,21 @@ impl<'a> PidOne<'a> {
             if !self.unsaid.is_empty() && self.adoption.is_none() && !self.is_asked()? {
                 self.say()?;
             }
-            let (guest, adoption) = (self.guest.as_ref(), self.adoption.as_ref());
+            let guest = self.guest.as_ref();
             let sources = [
                 (Source::Engine, Some(&self.control)),
                 (Source::Children, Some(&self.children)),
                 (Source::Threads, guest.and_then(|guest| guest.listener.as_ref())),
                 (Source::Adopted, guest.and_then(|guest| guest.adopted.as_ref())),
-                (Source::Came, adoption.and_then(|adoption| adoption.told.as_ref())),
-                (Source::Lost, adoption.map(|adoption| &adoption.channel)),
+                (
+                    Source::Coming,
+                    self.adoption.as_ref().map(|adoption| &adoption.channel),
+                ),
             ];
             let (kinds, mut waits): (Vec<Source>, Vec<PollFd<'_>>) = sources
                 .into_iter()
                 .filter_map(|(source, fd)| {
-                    // The end of a channel is told in any case.
-                    let flags = if source == Source::Lost {
-                        PollFlags::empty()
-                    } else {
-                        PollFlags::IN
-                    };
-                    Some((source, PollFd::from_borrowed_fd(fd?.as_fd(), flags)))
+                    Some((source, PollFd::from_borrowed_fd(fd?.as_fd(), PollFlags::IN)))
                 })
                 .unzip();
             let left = self
@@ -212,8 +206,7 @@ impl<'a> PidOne<'a> {
                 Source::Threads,
                 Source::Children,
                 Source::Adopted,
-                Source::Came,
-                Source::Lost,
+                Source::Coming,
                 Source::Engine,
             ] {
                 let Some((_, flags)) = seen.iter().find(|(seen, _)| *seen == source) else {
@@ -223,7 +216,7 @@ impl<'a> PidOne<'a> {
                     Source::Threads => self.let_in(flags.contains(PollFlags::IN))?,
                     Source::Children => self.reap()?,
                     Source::Adopted => self.end_adopted()?,
-                    Source::Came | Source::Lost => self.welcome()?,
+                    Source::Coming => self.welcome()?,
                     Source::Engine => {
                         if !self.obey()? {
                             return Ok(());

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, getrlimit};
 
 use super::calls::{Arg, Call};
@@ -20,9 +19,8 @@ pub(super) struct Plan {
     pub calls: Vec<Call>,
     /// What holds once all of it is done.
     pub notes: Vec<Note>,
-    /// Go with the calls, after the streams.
+    /// Goes with the calls, after the streams.
     ruleset: Option<OwnedFd>,
-    told: Option<OwnedFd>,
 }
 
 impl Plan {
@@ -37,7 +35,6 @@ impl Plan {
             calls: Vec::new(),
             notes: Vec::new(),
             ruleset: None,
-            told: None,
         };
         for step in guest(spec, start) {
             let name = step.name();
@@ -53,17 +50,7 @@ impl Plan {
 
     /// The descriptors that go with the calls: the streams, then what the plan made.
     pub(super) fn fds<'a>(&'a self, streams: &'a [OwnedFd]) -> Vec<BorrowedFd<'a>> {
-        streams
-            .iter()
-            .chain(&self.ruleset)
-            .chain(&self.told)
-            .map(AsFd::as_fd)
-            .collect()
-    }
-
-    /// Becomes readable when somebody else's fork has done all of it.
-    pub(super) fn told(&mut self) -> Option<OwnedFd> {
-        self.told.take()
+        streams.iter().chain(&self.ruleset).map(AsFd::as_fd).collect()
     }
 
     fn add(
@@ -89,7 +76,7 @@ impl Plan {
             }
             GuestStep::FirstToDie => self.first_to_die(name),
             GuestStep::Rlimits => self.rlimits(name, &spec.limits, beside(start)),
-            GuestStep::NoCapabilities => self.no_capabilities(name, start),
+            GuestStep::NoCapabilities => self.no_capabilities(name),
             GuestStep::NoNewPrivileges => {
                 let set = i64::from(libc::PR_SET_NO_NEW_PRIVS);
                 let get = i64::from(libc::PR_GET_NO_NEW_PRIVS);
@@ -127,13 +114,6 @@ impl Plan {
                     .ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOENT))?;
                 self.filter(name, program, options.count_processes);
                 self.notes.push(Note::Seccomp);
-            }
-            GuestStep::TellInit => {
-                let told = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-                let place = streams + usize::from(self.ruleset.is_some());
-                let args = [Arg::Fd(place), Arg::bytes(1u64.to_ne_bytes()), 8.into()];
-                self.call(Call::new(name, libc::SYS_write, args).expect(8));
-                self.told = Some(told);
             }
             // These are no calls but code of whoever carries out the plan.
             GuestStep::DefaultSignals | GuestStep::CloseDescriptors | GuestStep::Exec => {}
@@ -192,9 +172,10 @@ impl Plan {
     }
 
     /// Bounding, ambient, then permitted, effective and inheritable; and a look that none is left.
-    fn no_capabilities(&mut self, name: &'static str, start: Start) {
-        if start == Start::Exec {
-            self.calls.extend(unbound(name));
+    fn no_capabilities(&mut self, name: &'static str) {
+        for capability in 0..sys::process::capabilities() {
+            let drop = i64::from(libc::PR_CAPBSET_DROP);
+            self.call(prctl(name, [drop, capability, 0, 0, 0]).expect(0));
         }
         let (ambient, clear) = (libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL);
         self.call(prctl(name, [i64::from(ambient), i64::from(clear), 0, 0, 0]).expect(0));
@@ -216,13 +197,6 @@ impl Plan {
             self.call(install(program, name));
         }
     }
-}
-
-/// Gives up for good what a program could be given at its start. A warm fork does so on its way in.
-pub(crate) fn unbound(name: &'static str) -> impl Iterator<Item = Call> {
-    let drop = i64::from(libc::PR_CAPBSET_DROP);
-    (0..sys::process::capabilities())
-        .map(move |capability| prctl(name, [drop, capability, 0, 0, 0]).expect(0))
 }
 
 /// Installs a filter.

@@ -111,8 +111,6 @@ pub(crate) enum GuestStep {
     Exec,
     /// Its own `/proc` entries belong to it again, as after an exec.
     Dumpable,
-    /// That all of it is done.
-    TellInit,
 }
 
 impl GuestStep {
@@ -133,7 +131,6 @@ impl GuestStep {
             Self::CloseDescriptors => "CloseDescriptors",
             Self::Exec => "Exec",
             Self::Dumpable => "Dumpable",
-            Self::TellInit => "TellInit",
         }
     }
 }
@@ -168,7 +165,7 @@ pub(crate) fn guest(spec: &GuestSpec, start: Start) -> Vec<GuestStep> {
     }
     match start {
         Start::Exec => steps.extend([G::Seccomp, G::CloseDescriptors, G::Exec]),
-        Start::Warm { .. } => steps.extend([G::Dumpable, G::Seccomp, G::TellInit]),
+        Start::Warm { .. } => steps.extend([G::Dumpable, G::Seccomp]),
     }
     steps
 }
@@ -247,7 +244,7 @@ mod tests {
         assert_eq!(
             names(&guest(&spec, Start::Warm { held: true })),
             "Stdio NewSession WorkDir FirstToDie Rlimits NoCapabilities NoNewPrivileges Landlock CountProcesses \
-             Dumpable Seccomp TellInit"
+             Dumpable Seccomp"
         );
         spec.count_processes = false;
         assert!(!names(&guest(&spec, Start::Exec)).contains("CountProcesses"));
