@@ -15,6 +15,7 @@ use rustix::fs::MemfdFlags;
 use rustix::mount::{OpenTreeFlags, open_tree};
 use tokio::sync::oneshot;
 
+use super::listener::Listener;
 use super::seal::seal;
 use crate::sys;
 use crate::sys::hook::LAUNCHER_NAME;
@@ -24,7 +25,7 @@ use crate::wire::{self, LauncherEvent, LauncherRequest, RootSpec};
 /// A running launcher. It ends when the last handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    socket: OwnedFd,
+    listener: Listener,
     /// Held while sending: frames of two callers must not mix.
     sending: Mutex<()>,
     pending: Arc<Mutex<Pending>>,
@@ -69,12 +70,10 @@ impl Launcher {
         let child = command.spawn()?;
         drop(command);
         let pending = Arc::new(Mutex::new(Pending::default()));
-        let (socket, shared) = (ours.try_clone()?, Arc::clone(&pending));
-        std::thread::Builder::new()
-            .name("belljar-launcher".to_owned())
-            .spawn(move || listen(&socket, &shared))?;
+        let shared = Arc::clone(&pending);
+        let listener = Listener::start("belljar-launcher", ours, move |socket| listen(socket, &shared))?;
         Ok(Arc::new(Self {
-            socket: ours,
+            listener,
             sending: Mutex::new(()),
             pending,
             child: Mutex::new(child),
@@ -121,14 +120,14 @@ impl Launcher {
     fn send(&self, request: &LauncherRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         // The launcher reads without pause, so this does not wait for long.
         let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        wire::send(&self.socket, request, fds)
+        wire::send(self.listener.socket(), request, fds)
     }
 }
 
 impl Drop for Launcher {
     fn drop(&mut self) {
         // Hanging up makes it end everything it started, then itself.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        self.listener.hang_up();
         let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = child.wait();
     }

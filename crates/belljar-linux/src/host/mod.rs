@@ -10,6 +10,7 @@ mod guest;
 mod interpreter;
 mod launcher;
 mod leash;
+mod listener;
 mod nursery;
 mod output;
 pub(crate) mod pool;

@@ -1,6 +1,4 @@
 //! A nursery's client: asks it for shells, hears when they are made and when they end.
-//!
-//! A thread of its own listens, so that any number of runtimes can share one nursery.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,12 +9,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
 use super::launcher::{self, Launcher};
+use super::listener::Listener;
 use crate::wire::{self, Note, NurseryEvent, NurseryRequest, RootSpec, ShellSpec, StepFailure, ZygoteSpec};
 
 /// A running nursery. It ends when the last handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Nursery {
-    socket: OwnedFd,
+    listener: Listener,
     /// Held while sending: frames of two callers must not mix.
     sending: Mutex<()>,
     pending: Arc<Mutex<Pending>>,
@@ -61,12 +60,10 @@ impl Nursery {
     pub(crate) fn start(launcher: Arc<Launcher>, spec: RootSpec) -> io::Result<Arc<Self>> {
         let launcher::Asked { socket, ended } = launcher.ask(spec)?;
         let pending = Arc::new(Mutex::new(Pending::default()));
-        let (heard, shared) = (socket.try_clone()?, Arc::clone(&pending));
-        std::thread::Builder::new()
-            .name("belljar-nursery".to_owned())
-            .spawn(move || listen(&heard, &shared))?;
+        let shared = Arc::clone(&pending);
+        let listener = Listener::start("belljar-nursery", socket, move |socket| listen(socket, &shared))?;
         Ok(Arc::new(Self {
-            socket,
+            listener,
             sending: Mutex::new(()),
             pending,
             ended: Mutex::new(Some(ended)),
@@ -81,7 +78,10 @@ impl Nursery {
 
     /// Whether it takes a request at once.
     pub(crate) fn is_at_leisure(&self) -> bool {
-        let mut writable = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::OUT)];
+        let mut writable = [PollFd::from_borrowed_fd(
+            self.listener.socket().as_fd(),
+            PollFlags::OUT,
+        )];
         self.sending.try_lock().is_ok() && matches!(poll(&mut writable, Some(&Timespec::default())), Ok(1))
     }
 
@@ -108,7 +108,11 @@ impl Nursery {
         // The nursery reads without pause, so this does not wait for long.
         let sent = {
             let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-            wire::send(&self.socket, &NurseryRequest::MakeShell { shell, spec }, &fds)
+            wire::send(
+                self.listener.socket(),
+                &NurseryRequest::MakeShell { shell, spec },
+                &fds,
+            )
         };
         // One that could not be raised says why before it hangs up, so the listener may know more.
         if let Err(error) = sent
@@ -126,7 +130,7 @@ impl Nursery {
     pub(crate) fn start_zygote(&self, spec: ZygoteSpec, channel: OwnedFd) -> io::Result<()> {
         let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let request = NurseryRequest::StartZygote(spec);
-        wire::send(&self.socket, &request, &[channel.as_fd()])
+        wire::send(self.listener.socket(), &request, &[channel.as_fd()])
     }
 
     /// Ends it and everything in it, and waits until nothing is left.
@@ -142,16 +146,9 @@ impl Nursery {
     }
 
     fn hang_up(&self) -> Option<oneshot::Receiver<()>> {
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        self.listener.hang_up();
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.take()
-    }
-}
-
-impl Drop for Nursery {
-    fn drop(&mut self) {
-        // Hanging up ends it; the listener sees that too and goes.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 }
 

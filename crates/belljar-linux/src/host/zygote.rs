@@ -1,6 +1,4 @@
 //! A zygote's client: has it fork guests into shells, and hears when they end.
-//!
-//! A thread of its own listens, so that any number of runtimes can share one zygote.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::oneshot;
 
+use super::listener::Listener;
 use super::nursery::Nursery;
 use crate::init::calls::{self, Arg, Call};
 use crate::init::steps::GUEST_ID;
@@ -20,7 +19,7 @@ use crate::wire::{self, HostIds, NAMESPACE_NAMES, ZygoteSpec};
 /// A warm interpreter. It ends when the last handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Zygote {
-    socket: OwnedFd,
+    listener: Listener,
     /// Held while sending: frames of two callers must not mix.
     sending: Mutex<()>,
     shared: Arc<Shared>,
@@ -120,12 +119,10 @@ impl Zygote {
         nursery.start_zygote(spec, theirs)?;
         wire::send_json(&socket, &json!({ "op": "import", "modules": modules }), &[])?;
         let shared = Arc::new(Shared::default());
-        let (heard, told) = (socket.try_clone()?, Arc::clone(&shared));
-        std::thread::Builder::new()
-            .name("belljar-zygote".to_owned())
-            .spawn(move || listen(&heard, &told))?;
+        let told = Arc::clone(&shared);
+        let listener = Listener::start("belljar-zygote", socket, move |socket| listen(socket, &told))?;
         Ok(Arc::new(Self {
-            socket,
+            listener,
             sending: Mutex::new(()),
             shared,
             host_ids,
@@ -184,20 +181,13 @@ impl Zygote {
             .collect();
         let sent = {
             let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-            wire::send_bytes(&self.socket, &message, &fds)
+            wire::send_bytes(self.listener.socket(), &message, &fds)
         };
         if let Err(error) = sent {
             lock(&self.shared.state).guests.remove(&guest);
             return Err(error);
         }
         Ok(ended)
-    }
-}
-
-impl Drop for Zygote {
-    fn drop(&mut self) {
-        // Hanging up ends it; the listener sees that too and goes.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 }
 
