@@ -25,11 +25,6 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Whether nothing of it was there before it was asked for.
-    pub(crate) const fn is_on_demand(self) -> bool {
-        matches!(self, Self::Made | Self::Forked)
-    }
-
     const fn words(self) -> &'static str {
         match self {
             Self::Made => "made on demand",

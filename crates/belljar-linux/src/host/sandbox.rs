@@ -59,8 +59,11 @@ impl NativeSandbox {
             let prepared = tokio::task::spawn_blocking(move || provider::prepare(&shared, &plan)).await;
             prepared.map_err(|_| ProviderError::Protocol("preparing broke off".to_owned()))??;
         }
-        let (raised, origin) = raise_for(&shared, &id, &plan).await?;
-        let has_files = origin.is_on_demand() && put::is_quick(&plan);
+        let Found {
+            raised,
+            origin,
+            has_files,
+        } = find(&shared, &id, &plan).await?;
         let Raised { shell, group, guest } = raised;
         let taken = |error| failed("take", "a sandbox", error);
         let shell = Shell::take(shell).map_err(taken)?;
@@ -191,12 +194,16 @@ impl NativeSandbox {
     }
 }
 
+/// A sandbox that nobody has used.
+struct Found {
+    raised: Raised,
+    origin: Origin,
+    /// Whether the plan's files are in it.
+    has_files: bool,
+}
+
 /// A sandbox for `plan`: one that waits, else one that is made now.
-async fn raise_for(
-    shared: &Arc<Shared>,
-    id: &str,
-    plan: &Arc<Plan>,
-) -> Result<(Raised, Origin), ProviderError> {
+async fn find(shared: &Arc<Shared>, id: &str, plan: &Arc<Plan>) -> Result<Found, ProviderError> {
     let outline = warm::outline(shared, plan);
     if let Some(outline) = outline.as_ref().filter(|_| weaken::path() != Some("forked")) {
         let pooled = shared.pool().take(shared, &outline.shape, || outline.recipe());
@@ -206,10 +213,20 @@ async fn raise_for(
                 Some(_) => Origin::StartedAhead,
                 None => Origin::Pooled,
             };
-            return Ok((raised, origin));
+            return Ok(Found {
+                raised,
+                origin,
+                has_files: false,
+            });
         }
     }
-    let files = put::is_quick(plan).then(|| Arc::clone(plan));
+    let has_files = put::is_quick(plan);
+    let files = has_files.then(|| Arc::clone(plan));
+    let found = |raised, origin| Found {
+        raised,
+        origin,
+        has_files,
+    };
     let wanted = match outline.and_then(|outline| outline.on_demand(shared)) {
         Some(wanted) => Wanted { files, ..wanted },
         None => Wanted {
@@ -227,7 +244,7 @@ async fn raise_for(
     };
     if wanted.guest.is_some() {
         match raise_aside(shared, wanted, id.to_owned()).await {
-            Ok(raised) => return Ok((raised, Origin::Forked)),
+            Ok(raised) => return Ok(found(raised, Origin::Forked)),
             // A file that cannot be put cannot be put the next time either.
             Err(
                 error @ ProviderError::Io {
@@ -239,9 +256,10 @@ async fn raise_for(
             Err(_) => {}
         }
         let raised = raise_aside(shared, plain, format!("{id}-again")).await?;
-        return Ok((raised, Origin::Made));
+        return Ok(found(raised, Origin::Made));
     }
-    Ok((raise_aside(shared, plain, id.to_owned()).await?, Origin::Made))
+    let raised = raise_aside(shared, plain, id.to_owned()).await?;
+    Ok(found(raised, Origin::Made))
 }
 
 /// Raising blocks, so a thread of the runtime's own does it.
