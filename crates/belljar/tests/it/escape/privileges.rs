@@ -1,4 +1,4 @@
-//! P25 to P30: mounts, other processes, terminals, privileged files, devices, core files.
+//! P25 to P30: mounts, other processes, terminals, privileged files, devices, core files; and what privileges are left.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -242,5 +242,28 @@ fn p30_a_crash_leaves_a_core_without_rlimits() {
             .go()
             .expect_code(0);
         assert_eq!(answer(&done, "dumped"), "True");
+    }
+}
+
+/// What every other test of privileges leans on: none is held, and none can be had again.
+#[test]
+fn no_capability_is_left() {
+    for who in everyone() {
+        let done = program!("capabilities.py").run(who, &[], &[]).go().expect_code(0);
+        expect_only(&done, &["0000000000000000"]);
+        assert_eq!(answers(&done.guest_stdout()).len(), 5, "{done:#?}");
+    }
+}
+
+/// Seen failing without the step that gives them up: the bounding set is full.
+#[cfg(feature = "weaken")]
+#[test]
+fn capabilities_are_left_without_nocapabilities() {
+    for who in everyone() {
+        let done = program!("capabilities.py")
+            .run(who, &[], &[])
+            .without("nocapabilities")
+            .go();
+        assert_ne!(answer(&done, "CapBnd"), "0000000000000000");
     }
 }
