@@ -1,17 +1,17 @@
 //! The audit row of one execution or denial (R14). It never holds the code itself.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::denial::Denial;
-use crate::outcome::{Outcome, ToolCall};
+use crate::outcome::{Outcome, ToolCall, Usage};
 use crate::plan::Plan;
 use crate::policy::{Policy, hex};
 use crate::request::Request;
 use crate::status::SandboxStatus;
 
-/// Document 000's fourteen fields, and the host tools that were called.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Document 000's fourteen fields, which policy it was exactly, what was used, and the host tools that were called.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub record_id: String,
     pub sandbox_id: String,
@@ -29,8 +29,12 @@ pub struct Record {
     pub created_at: f64,
     pub completed_at: Option<f64>,
     pub error_message: Option<String>,
+    /// Which version of the policy.
+    pub policy_hash: String,
+    /// What it used, where it ran.
+    pub usage: Option<Usage>,
     /// R45: each call with its duration and size.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
 }
 
@@ -60,16 +64,18 @@ impl Record {
             created_at: outcome.started_at,
             completed_at: Some(outcome.completed_at),
             error_message: outcome.error.as_ref().map(|failure| failure.message.clone()),
+            policy_hash: plan.policy_hash().to_owned(),
+            usage: Some(outcome.usage),
             tool_calls: outcome.tool_calls.clone(),
         }
     }
 
-    /// The row of a request that was refused: nothing ran.
-    pub fn of_denial(
+    /// The row of a request of which nothing has come yet.
+    pub fn of_request(
         record_id: String,
         policy: &Policy,
         request: &Request,
-        denial: &Denial,
+        status: SandboxStatus,
         now: f64,
     ) -> Self {
         Self {
@@ -84,13 +90,30 @@ impl Record {
                 .to_owned(),
             code_hash: code_hash(&request.code_bytes()),
             policy_id: policy.policy_id.clone(),
-            status: SandboxStatus::Failed,
+            status,
             exit_code: None,
             wall_time_seconds: None,
             created_at: now,
+            completed_at: None,
+            error_message: None,
+            policy_hash: policy.hash(),
+            usage: None,
+            tool_calls: Vec::new(),
+        }
+    }
+
+    /// The row of a request that was refused: nothing ran.
+    pub fn of_denial(
+        record_id: String,
+        policy: &Policy,
+        request: &Request,
+        denial: &Denial,
+        now: f64,
+    ) -> Self {
+        Self {
             completed_at: Some(now),
             error_message: Some(format!("PolicyViolation: {denial}")),
-            tool_calls: Vec::new(),
+            ..Self::of_request(record_id, policy, request, SandboxStatus::Failed, now)
         }
     }
 }

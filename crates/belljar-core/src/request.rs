@@ -39,6 +39,8 @@ pub struct Request {
     /// Refuse arguments that name places outside the work directory (R47).
     pub check_paths: bool,
     pub workspace: Workspace,
+    /// Somebody who may has said yes to exactly this (R12).
+    pub approved: bool,
     pub caller: Caller,
 }
 
@@ -117,6 +119,7 @@ impl Request {
             fresh_interpreter: false,
             check_paths: false,
             workspace: Workspace::default(),
+            approved: false,
             caller: Caller::default(),
         }
     }

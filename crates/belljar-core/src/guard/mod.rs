@@ -2,7 +2,8 @@
 //!
 //! A pure function. Every check that needs no I/O lives here, and nothing but this makes a
 //! [`Plan`]. The order of the checks is the order in which a person would want to hear of them:
-//! first what the machine cannot give, then what the policy forbids, then what is malformed.
+//! first what the machine cannot give, then what the policy forbids, then what is malformed, and
+//! last whether somebody has to approve it.
 
 mod limits;
 mod session;
@@ -36,18 +37,6 @@ const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
 pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) -> Result<Plan, Denial> {
     check_isolation(policy, capabilities)?;
     let required = check_controls(policy, capabilities, request)?;
-    if policy.require_approval {
-        return Err(Denial::new(
-            DenialCode::ApprovalRequired,
-            "require_approval",
-            "true",
-            format!(
-                "policy `{}` lets nothing run before somebody approves it",
-                policy.policy_id
-            ),
-            "have it approved, or set require_approval = false in the policy",
-        ));
-    }
     check_source(policy, request)?;
     check_arguments(request)?;
     check_variables(request)?;
@@ -66,6 +55,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     if let (Source::Interpreter { language }, Some(toolchain)) = (&request.source, &toolchain) {
         stages::check_runner(*language, toolchain)?;
     }
+    check_approval(policy, request)?;
     let (stages, files) = stages::build(policy, request, toolchain.as_deref(), environment, &limits);
     let shows = stages::shows(toolchain.as_deref(), environment);
     Ok(Plan {
@@ -96,6 +86,23 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
 /// Checks what one execution of a session asks for: it may only lower.
 pub fn check_limits(policy: &Policy, asked: &LimitOverrides) -> Result<(), Denial> {
     limits::check(policy, asked)
+}
+
+/// R12. It comes last: nobody is asked to approve what could not run anyway.
+fn check_approval(policy: &Policy, request: &Request) -> Result<(), Denial> {
+    if !policy.require_approval || request.approved {
+        return Ok(());
+    }
+    Err(Denial::new(
+        DenialCode::ApprovalRequired,
+        "require_approval",
+        "true",
+        format!(
+            "policy `{}` lets nothing run before somebody approves it",
+            policy.policy_id
+        ),
+        "have it approved, or set require_approval = false in the policy",
+    ))
 }
 
 /// R36: a policy that wants a stronger wall is never served by a weaker one.

@@ -16,8 +16,10 @@ use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
+use crate::quota::Quotas;
 use crate::session::SessionRules;
 use crate::status::{IsolationLevel, NetworkPolicy};
+use crate::units::{Bytes, Seconds};
 
 /// What a run may do. Serialises to the fifteen fields of document 000 (R3) and ours after them.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,11 +32,13 @@ pub struct Policy {
     /// What sessions may do, their host tools and their imports.
     pub session: SessionRules,
     pub allowed_languages: BTreeSet<Language>,
-    pub max_executions_per_minute: u32,
-    pub max_executions_per_hour: u32,
+    /// How much of it a tenant may have, where a service counts.
+    pub quotas: Quotas,
     pub allow_network: bool,
     pub allow_file_write: bool,
     pub require_approval: bool,
+    /// Whether a service keeps the code of its runs.
+    pub keep_code: bool,
     /// Whether every run starts an interpreter of its own instead of a fork of a warm one.
     pub fresh_interpreter: bool,
     /// Programs that `exec` may start; empty means any.
@@ -58,11 +62,11 @@ impl Policy {
             limits,
             session: SessionRules::default(),
             allowed_languages: [Language::Python, Language::Javascript, Language::Bash].into(),
-            max_executions_per_minute: 10,
-            max_executions_per_hour: 100,
+            quotas: Quotas::default(),
             allow_network: false,
             allow_file_write: false,
             require_approval: false,
+            keep_code: false,
             fresh_interpreter: false,
             allowed_commands: Vec::new(),
             allowed_mounts: Vec::new(),
@@ -122,9 +126,16 @@ struct Flat<'a> {
     allowed_languages: &'a BTreeSet<Language>,
     max_executions_per_minute: u32,
     max_executions_per_hour: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_concurrent_executions: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_cpu_seconds_per_day: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_mb_per_day: Option<u64>,
     allow_network: bool,
     allow_file_write: bool,
     require_approval: bool,
+    keep_code: bool,
     fresh_interpreter: bool,
     max_open_files: i64,
     max_disk_mb: i64,
@@ -168,11 +179,15 @@ impl Serialize for Policy {
             max_processes,
             max_file_size_mb,
             allowed_languages: &self.allowed_languages,
-            max_executions_per_minute: self.max_executions_per_minute,
-            max_executions_per_hour: self.max_executions_per_hour,
+            max_executions_per_minute: self.quotas.per_minute,
+            max_executions_per_hour: self.quotas.per_hour,
+            max_concurrent_executions: self.quotas.concurrent,
+            max_cpu_seconds_per_day: self.quotas.cpu_per_day.map(Seconds::get),
+            max_output_mb_per_day: self.quotas.output_per_day.map(Bytes::mib_ceil),
             allow_network: self.allow_network,
             allow_file_write: self.allow_file_write,
             require_approval: self.require_approval,
+            keep_code: self.keep_code,
             fresh_interpreter: self.fresh_interpreter,
             max_open_files,
             max_disk_mb,

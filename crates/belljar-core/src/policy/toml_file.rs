@@ -11,9 +11,10 @@ use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
+use crate::quota::Quotas;
 use crate::session::{self, MOST_CONCURRENT_TOOLS, MOST_TOOL_CALLS, SessionRules};
 use crate::status::{IsolationLevel, NetworkPolicy};
-use crate::units::Seconds;
+use crate::units::{Bytes, Seconds};
 
 /// What is wrong with a policy file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,9 +44,13 @@ struct PolicyFile {
     allowed_languages: Option<Vec<Spanned<String>>>,
     max_executions_per_minute: Option<Spanned<i64>>,
     max_executions_per_hour: Option<Spanned<i64>>,
+    max_concurrent_executions: Option<Spanned<i64>>,
+    max_cpu_seconds_per_day: Option<Spanned<Number>>,
+    max_output_mb_per_day: Option<Spanned<i64>>,
     allow_network: Option<bool>,
     allow_file_write: Option<bool>,
     require_approval: Option<bool>,
+    keep_code: Option<bool>,
     fresh_interpreter: Option<bool>,
     max_open_files: Option<Spanned<i64>>,
     max_disk_mb: Option<Spanned<i64>>,
@@ -146,32 +151,12 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
             })
             .collect::<Result<_, _>>()?;
     }
-    for (field, value, target) in [
-        (
-            "max_executions_per_minute",
-            &read.max_executions_per_minute,
-            &mut policy.max_executions_per_minute,
-        ),
-        (
-            "max_executions_per_hour",
-            &read.max_executions_per_hour,
-            &mut policy.max_executions_per_hour,
-        ),
-    ] {
-        if let Some(value) = value {
-            *target = u32::try_from(*value.get_ref()).map_err(|_| {
-                place.field(
-                    value,
-                    field,
-                    format!("must be 0 or more, not {}", value.get_ref()),
-                )
-            })?;
-        }
-    }
+    read_quotas(&read, &mut policy.quotas, place)?;
     read_session(&read, &mut policy.session, place)?;
     policy.allow_network = read.allow_network.unwrap_or(policy.allow_network);
     policy.allow_file_write = read.allow_file_write.unwrap_or(policy.allow_file_write);
     policy.require_approval = read.require_approval.unwrap_or(policy.require_approval);
+    policy.keep_code = read.keep_code.unwrap_or(policy.keep_code);
     policy.fresh_interpreter = read.fresh_interpreter.unwrap_or(policy.fresh_interpreter);
     policy.allowed_commands = read.allowed_commands.unwrap_or(policy.allowed_commands);
     if let Some(mounts) = &read.allowed_mounts {
@@ -203,6 +188,51 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
             .insert(control, place.word::<Demand>(demand, control.word())?);
     }
     Ok(policy)
+}
+
+fn read_quotas(read: &PolicyFile, quotas: &mut Quotas, place: &Place<'_>) -> Result<(), PolicyFileError> {
+    let rates = [
+        (
+            "max_executions_per_minute",
+            &read.max_executions_per_minute,
+            &mut quotas.per_minute,
+        ),
+        (
+            "max_executions_per_hour",
+            &read.max_executions_per_hour,
+            &mut quotas.per_hour,
+        ),
+    ];
+    for (field, value, target) in rates {
+        if let Some(value) = value {
+            *target = not_negative(value, field, place)?;
+        }
+    }
+    if let Some(value) = &read.max_concurrent_executions {
+        quotas.concurrent = Some(not_negative(value, "max_concurrent_executions", place)?);
+    }
+    if let Some(value) = &read.max_cpu_seconds_per_day {
+        let seconds = value.get_ref().get();
+        quotas.cpu_per_day = Some(Seconds::new(seconds).map_err(|_| {
+            let message = format!("must be a number of seconds, 0 or more, not {seconds}");
+            place.field(value, "max_cpu_seconds_per_day", message)
+        })?);
+    }
+    if let Some(value) = &read.max_output_mb_per_day {
+        let mib: u32 = not_negative(value, "max_output_mb_per_day", place)?;
+        quotas.output_per_day = Some(Bytes::from_mib(mib.into()));
+    }
+    Ok(())
+}
+
+fn not_negative(value: &Spanned<i64>, field: &str, place: &Place<'_>) -> Result<u32, PolicyFileError> {
+    u32::try_from(*value.get_ref()).map_err(|_| {
+        let message = match *value.get_ref() {
+            negative @ ..0 => format!("must be 0 or more, not {negative}"),
+            large => format!("must be at most {}, not {large}", u32::MAX),
+        };
+        place.field(value, field, message)
+    })
 }
 
 fn read_session(
@@ -481,6 +511,18 @@ mod tests {
                 "p.toml:1: max_executions_per_hour: must be 0 or more, not -1",
             ),
             (
+                "\nmax_concurrent_executions = 5000000000",
+                "p.toml:2: max_concurrent_executions: must be at most 4294967295, not 5000000000",
+            ),
+            (
+                "max_cpu_seconds_per_day = -0.5",
+                "p.toml:1: max_cpu_seconds_per_day: must be a number of seconds, 0 or more, not -0.5",
+            ),
+            (
+                "max_output_mb_per_day = -1",
+                "p.toml:1: max_output_mb_per_day: must be 0 or more, not -1",
+            ),
+            (
                 "max_tool_calls = -1",
                 "p.toml:1: max_tool_calls: must be from 0 to 1000000, not -1",
             ),
@@ -514,6 +556,14 @@ mod tests {
             let policy = Policy::builtin(name).unwrap();
             assert_eq!(Policy::from_toml(&policy.to_toml(), "x"), Ok(policy.clone()));
             let mut policy = policy;
+            policy.quotas = Quotas {
+                per_minute: 0,
+                per_hour: 7,
+                concurrent: Some(3),
+                cpu_per_day: Some(Seconds::new(1.5).unwrap()),
+                output_per_day: Some(Bytes::from_mib(9)),
+            };
+            policy.keep_code = true;
             policy.session = SessionRules {
                 max_tool_calls: 0,
                 max_concurrent_tools: 1000,
