@@ -1,0 +1,128 @@
+//! Databases of the tests' own.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, OnceLock};
+
+use belljar_engine::fresh_id;
+use belljar_server::store::{Place, Store};
+use sqlx::{AnyConnection, Connection};
+
+/// A directory that is removed afterwards.
+#[derive(Debug)]
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> Self {
+        let path = std::env::temp_dir().join(fresh_id("belljar-it"));
+        std::fs::create_dir(&path).expect("a temporary directory");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A place with nothing in it yet.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) place: Place,
+    _directory: Option<TempDir>,
+}
+
+impl Database {
+    fn sqlite() -> Self {
+        let directory = TempDir::new();
+        Self {
+            place: Place::Sqlite(directory.path().join("data").join("belljar.db")),
+            _directory: Some(directory),
+        }
+    }
+
+    async fn postgres() -> Option<Self> {
+        let base = (*POSTGRES).as_deref()?;
+        let name = fresh_id("t").replace('-', "_");
+        execute(
+            &Place::Postgres(url(base, "belljar")),
+            &format!("CREATE DATABASE {name}"),
+        )
+        .await;
+        Some(Self {
+            place: Place::Postgres(url(base, &name)),
+            _directory: None,
+        })
+    }
+
+    pub(crate) async fn open(&self) -> Store {
+        Store::open(self.place.clone()).await.expect("a store")
+    }
+
+    /// Does to the tables what only an intruder would.
+    pub(crate) async fn tamper(&self, statement: &str) {
+        execute(&self.place, statement).await;
+    }
+}
+
+async fn execute(place: &Place, statement: &str) {
+    sqlx::any::install_default_drivers();
+    let url = match place {
+        Place::Sqlite(path) => format!("sqlite://{}", path.display()),
+        Place::Postgres(url) => url.clone(),
+    };
+    let mut connection = AnyConnection::connect(&url).await.expect("a connection");
+    sqlx::query(statement)
+        .execute(&mut connection)
+        .await
+        .expect(statement);
+    connection.close().await.expect("an end");
+}
+
+fn url(directory: &Path, name: &str) -> String {
+    format!("postgres://belljar@localhost/{name}?host={}", directory.display())
+}
+
+/// Where the tests' own PostgreSQL listens. It ends with this process, whose end of its input closes.
+static POSTGRES: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    static RUNNING: OnceLock<Child> = OnceLock::new();
+    let directory = std::env::temp_dir().join(fresh_id("belljar-pg"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/postgres");
+    let mut child = Command::new(script)
+        .arg(&directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("tests/postgres");
+    let mut line = String::new();
+    let output = child.stdout.take().expect("an output");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    let _ = RUNNING.set(child);
+    if line.trim() != "ready" {
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), "not tested here: PostgreSQL: {}", line.trim());
+        return None;
+    }
+    Some(directory)
+});
+
+/// Runs a test on each database that this machine has.
+pub(crate) fn on_each<F: Future<Output = ()>>(test: impl Fn(Database) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        test(Database::sqlite()).await;
+        if let Some(database) = Database::postgres().await {
+            test(database).await;
+        }
+    });
+}
