@@ -32,6 +32,8 @@ words! {
         ArgumentInvalid = "argument_invalid",
         CodeEmpty = "code_empty",
         ApprovalRequired = "approval_required",
+        PolicyNotAllowed = "policy_not_allowed",
+        QuotaExceeded = "quota_exceeded",
     }
 }
 

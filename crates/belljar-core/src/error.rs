@@ -21,6 +21,21 @@ words! {
         Killed = "killed",
         /// belljar itself could not do its work.
         Engine = "engine",
+        /// A service does not know who is asking.
+        Unauthorized = "unauthorized",
+        /// A service knows who is asking, and they may not.
+        Forbidden = "forbidden",
+        NotFound = "not_found",
+        /// It was decided, used or made already.
+        Conflict = "conflict",
+        /// It is more than is read.
+        TooLarge = "too_large",
+        /// A quota of the tenant is used up.
+        QuotaExceeded = "quota_exceeded",
+        /// Too much is waiting already.
+        Busy = "busy",
+        /// The service cannot work at the moment, or is about to end.
+        Unavailable = "unavailable",
     }
 }
 
@@ -28,13 +43,59 @@ impl ErrorKind {
     /// The exit code of the command line.
     pub const fn exit_code(self) -> u8 {
         match self {
-            Self::Usage => 2,
+            Self::Usage | Self::NotFound | Self::Conflict | Self::TooLarge => 2,
             Self::Timeout => 124,
-            Self::Engine => 125,
-            Self::Denied => 126,
+            Self::Engine | Self::Busy | Self::Unavailable => 125,
+            Self::Denied | Self::Unauthorized | Self::Forbidden | Self::QuotaExceeded => 126,
             Self::Killed | Self::OutOfMemory => 137,
         }
     }
+
+    /// The status of an HTTP answer that is a problem of this kind.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::Usage => 400,
+            Self::Unauthorized => 401,
+            Self::Denied | Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::Conflict => 409,
+            Self::TooLarge => 413,
+            Self::QuotaExceeded | Self::Busy => 429,
+            // What became of a program is an outcome, never a problem.
+            Self::Timeout | Self::OutOfMemory | Self::Killed | Self::Engine => 500,
+            Self::Unavailable => 503,
+        }
+    }
+
+    /// A few words that name the kind to people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Usage => "The request could not be understood",
+            Self::Denied => "The policy or the machine does not allow it",
+            Self::Timeout => "A time limit ended it",
+            Self::OutOfMemory => "It needed more memory than its limit",
+            Self::Killed => "It was killed",
+            Self::Engine => "belljar itself failed",
+            Self::Unauthorized => "A valid key is needed",
+            Self::Forbidden => "This key may not do that",
+            Self::NotFound => "There is no such thing",
+            Self::Conflict => "It was decided, used or made already",
+            Self::TooLarge => "It is more than is read",
+            Self::QuotaExceeded => "A quota is used up",
+            Self::Busy => "Too much is waiting already",
+            Self::Unavailable => "The service cannot work at the moment",
+        }
+    }
+
+    /// Kinds that the command line meets without a service.
+    pub const LOCAL: [Self; 6] = [
+        Self::Usage,
+        Self::Denied,
+        Self::Timeout,
+        Self::OutOfMemory,
+        Self::Killed,
+        Self::Engine,
+    ];
 
     /// One line for the table of exit codes.
     pub const fn meaning(self) -> &'static str {
@@ -45,6 +106,13 @@ impl ErrorKind {
             Self::OutOfMemory => "the program needed more memory than its limit",
             Self::Killed => "the program was killed",
             Self::Engine => "belljar itself failed",
+            Self::Unauthorized | Self::Forbidden => "the service does not take the key for that",
+            Self::NotFound => "the service has no such thing",
+            Self::Conflict => "it was decided, used or made already",
+            Self::TooLarge => "it is more than the service reads",
+            Self::QuotaExceeded => "a quota of the tenant is used up",
+            Self::Busy => "the service is busy",
+            Self::Unavailable => "the service cannot be reached, or cannot work",
         }
     }
 }
@@ -83,7 +151,15 @@ mod tests {
                 ("timeout", 124),
                 ("out_of_memory", 137),
                 ("killed", 137),
-                ("engine", 125)
+                ("engine", 125),
+                ("unauthorized", 126),
+                ("forbidden", 126),
+                ("not_found", 2),
+                ("conflict", 2),
+                ("too_large", 2),
+                ("quota_exceeded", 126),
+                ("busy", 125),
+                ("unavailable", 125),
             ]
         );
     }

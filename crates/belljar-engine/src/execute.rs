@@ -38,6 +38,21 @@ impl std::fmt::Debug for ExecuteIo<'_> {
     }
 }
 
+/// A request that the guard let through, with what was looked up for it.
+#[derive(Debug)]
+pub struct Planned {
+    policy: Policy,
+    request: Request,
+    plan: Plan,
+    lease: Option<Lease>,
+}
+
+impl Planned {
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}
+
 /// An execution that ran, whatever became of the program.
 #[derive(Clone, Debug)]
 pub struct Execution {
@@ -156,6 +171,34 @@ impl Engine {
         Ok(self.provider.prepare(&plan)?)
     }
 
+    /// What [`Engine::execute_planned`] takes: the plan that the guard makes of a request, with the policy as it is now,
+    /// and a hold on the environment that it names.
+    pub fn plan_run(&self, policy: &Policy, request: &Request) -> Result<Planned, EngineError> {
+        let (plan, lease) = self.plan_and_hold(policy, request)?;
+        Ok(Planned {
+            policy: policy.clone(),
+            request: request.clone(),
+            plan,
+            lease,
+        })
+    }
+
+    /// Makes a sandbox, runs what was planned in it, and destroys it.
+    pub async fn execute_planned(
+        &self,
+        planned: Planned,
+        io: ExecuteIo<'_>,
+    ) -> Result<Execution, EngineError> {
+        let Planned {
+            policy,
+            request,
+            plan,
+            lease,
+        } = planned;
+        let sandbox = self.open_plan(&policy, &request, plan, lease).await?;
+        run_to_end(sandbox, io).await
+    }
+
     /// Makes a sandbox, runs the request in it, and destroys it.
     pub async fn execute(
         &self,
@@ -163,8 +206,7 @@ impl Engine {
         request: &Request,
         io: ExecuteIo<'_>,
     ) -> Result<Execution, EngineError> {
-        let sandbox = self.open(policy, request).await?;
-        run_to_end(sandbox, io).await
+        self.execute_planned(self.plan_run(policy, request)?, io).await
     }
 
     /// [`Engine::execute`] in an environment that is not in any store.

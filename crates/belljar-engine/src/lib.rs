@@ -15,7 +15,7 @@ pub mod tools;
 pub mod workspace;
 
 pub use cases::{Case, CaseEnd, CasesExecution};
-pub use execute::{Engine, EngineError, ExecuteIo, Execution};
+pub use execute::{Engine, EngineError, ExecuteIo, Execution, Planned};
 pub use ident::fresh_id;
 pub use live::LiveSandbox;
 pub use session::{Session, SessionError};

@@ -25,6 +25,8 @@ pub enum StoreError {
     Unreadable(String),
     #[error("this execution's record was closed by another server")]
     Closed,
+    #[error("it is still being written, and that takes too long")]
+    Late,
     #[error("the store is shutting down")]
     ShuttingDown,
     #[error("cannot {operation}: {source}")]

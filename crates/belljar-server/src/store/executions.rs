@@ -19,7 +19,18 @@ pub struct Begin {
     /// The server that runs it.
     pub server_id: String,
     pub quotas: Quotas,
+    /// By what the caller knows it again.
+    pub repeat: Option<Repeat>,
     pub now: f64,
+}
+
+/// A caller's own name for a request, so that asking twice runs it once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repeat {
+    pub key: String,
+    /// Tells whether it is the same request.
+    pub request_hash: String,
+    pub expires_at: f64,
 }
 
 /// What came of it.
@@ -29,6 +40,10 @@ pub enum Begun {
     Reserved,
     /// It may not; that is on record.
     Exceeded(Exceeded),
+    /// The caller asked for this before: it is that execution.
+    Repeated { execution_id: String },
+    /// The caller asked for something else by that name.
+    Mistaken,
 }
 
 /// An execution that is over.
@@ -38,7 +53,17 @@ pub struct Finish {
     /// What the record holds beyond its fields: an object.
     pub more: Value,
     pub bytes_out: u64,
+    /// The result, where somebody will come for it later.
+    pub result: Option<Kept>,
     pub now: f64,
+}
+
+/// A result that is kept for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// JSON.
+    pub body: String,
+    pub expires_at: f64,
 }
 
 /// An execution of which no end is known.
@@ -53,6 +78,11 @@ impl Write for Begin {
 
     async fn write(&mut self, tx: &mut Tx<'_>) -> Result<Begun, StoreError> {
         let tenant = self.record.tenant_id.clone().unwrap_or_default();
+        if let Some(repeat) = &self.repeat
+            && let Some(begun) = tx.repeated(&tenant, repeat, self.now).await?
+        {
+            return Ok(begun);
+        }
         let reserved = tx
             .reserve(&tenant, &self.record.policy_id, &self.quotas, self.now)
             .await?;
@@ -79,6 +109,9 @@ impl Write for Begin {
         .execute(&mut *tx.connection)
         .await
         .during("begin an execution")?;
+        if let Some(repeat) = &self.repeat {
+            tx.remember(&self.record, repeat).await?;
+        }
         Ok(Begun::Reserved)
     }
 }
@@ -100,6 +133,9 @@ impl Write for Finish {
         let cpu = record.usage.map_or(0.0, |usage| usage.cpu_seconds);
         tx.spend(tenant, &record.policy_id, cpu, self.bytes_out, self.now)
             .await?;
+        if let Some(result) = &self.result {
+            tx.keep(record, result).await?;
+        }
         Ok(Ok(()))
     }
 }
@@ -164,6 +200,16 @@ impl Store {
     /// Records what was refused. `more` is an object.
     pub async fn refuse(&self, record: Record, more: Value) -> Result<(), StoreError> {
         self.write(Refuse { record, more }).await
+    }
+
+    /// One execution that is under way.
+    pub async fn unfinished_one(&self, execution_id: &str) -> Result<Option<Unfinished>, StoreError> {
+        let row = sqlx::query("SELECT server_id, body FROM unfinished WHERE execution_id = $1")
+            .bind(execution_id.to_owned())
+            .fetch_optional(&self.readers)
+            .await
+            .during("look for what is under way")?;
+        row.as_ref().map(unfinished).transpose()
     }
 
     /// What is under way, the oldest first, of one tenant or of all.

@@ -243,6 +243,14 @@ impl Store {
         same.then(|| key_row(&row)).transpose()
     }
 
+    /// Whether there is anybody who may do everything.
+    pub async fn has_admin(&self) -> Result<bool, StoreError> {
+        let keys = self.keys(None).await?;
+        Ok(keys
+            .iter()
+            .any(|key| key.tenant_id.is_none() && key.may(Role::Admin) && key.revoked_at.is_none()))
+    }
+
     /// Every key, of one tenant or of all, the newest first.
     pub async fn keys(&self, tenant: Option<&str>) -> Result<Vec<KeyRow>, StoreError> {
         let query = match tenant {

@@ -13,6 +13,7 @@ mod policies;
 mod quota;
 mod records;
 mod recovery;
+mod results;
 mod retention;
 mod schema;
 mod stats;
@@ -26,7 +27,7 @@ use sqlx::any::AnyPoolOptions;
 
 pub use chain::{Entry, EntryKind, Head};
 pub use error::StoreError;
-pub use executions::{Begin, Begun, Finish, Unfinished};
+pub use executions::{Begin, Begun, Finish, Kept, Repeat, Unfinished};
 pub use keys::{Key, KeyRow, Role, Tenant};
 pub use place::Place;
 pub use policies::StoredPolicy;

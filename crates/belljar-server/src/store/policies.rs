@@ -135,6 +135,20 @@ impl Store {
         row.as_ref().map(stored).transpose()
     }
 
+    /// The hash of the policy of that id as it is now.
+    pub async fn policy_hash(&self, policy_id: &str) -> Result<Option<String>, StoreError> {
+        let row = sqlx::query(
+            "SELECT hash FROM policies WHERE policy_id = $1 AND deleted_at IS NULL ORDER BY version DESC LIMIT 1",
+        )
+        .bind(policy_id.to_owned())
+        .fetch_optional(&self.readers)
+        .await
+        .during("look a policy up")?;
+        row.map(|row| row.try_get(0))
+            .transpose()
+            .during("look a policy up")
+    }
+
     /// The policy that had this hash, whatever became of it since.
     pub async fn policy_of_hash(&self, hash: &str) -> Result<Option<StoredPolicy>, StoreError> {
         let row = sqlx::query("SELECT * FROM policies WHERE hash = $1 ORDER BY version DESC LIMIT 1")

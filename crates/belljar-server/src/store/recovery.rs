@@ -52,7 +52,6 @@ impl Write for Recover {
                 ended += 1;
             }
         }
-        tx.forget_uses(self.now).await?;
         Ok(ended)
     }
 }

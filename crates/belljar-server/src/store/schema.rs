@@ -80,6 +80,20 @@ CREATE TABLE policies (
     deleted_at DOUBLE PRECISION,
     PRIMARY KEY (policy_id, version)
 );
+CREATE TABLE results (
+    execution_id TEXT PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    expires_at DOUBLE PRECISION NOT NULL
+);
+CREATE TABLE repeats (
+    tenant_id TEXT NOT NULL,
+    repeat_key TEXT NOT NULL,
+    request_hash TEXT NOT NULL,
+    execution_id TEXT NOT NULL,
+    expires_at DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (tenant_id, repeat_key)
+);
 INSERT INTO chain (id, seq, hash, removed_seq, removed_hash) VALUES (1, 0, '', 0, '')
 "];
 

@@ -1,7 +1,7 @@
 //! An execution begins once and ends once.
 
 use belljar_core::SandboxStatus;
-use belljar_server::store::{Begun, Place, Store, StoreError};
+use belljar_server::store::{Begun, Kept, Place, Repeat, Store, StoreError};
 use serde_json::json;
 
 use super::{ENDLESS, NOON, begin, finish, finishing, record};
@@ -74,6 +74,53 @@ fn what_is_refused_is_on_record_and_never_under_way() {
     });
 }
 
+/// A request that the caller named is run once, and its result can be fetched for a while.
+#[test]
+fn a_request_of_the_same_name_runs_once() {
+    on_each(|database| async move {
+        let store = database.open().await;
+        let ask = async |tenant: &str, key: &str, hash: &str, now: f64| {
+            let record = record(tenant, now);
+            let begin = super::Begin {
+                record: record.clone(),
+                server_id: String::new(),
+                quotas: ENDLESS,
+                repeat: Some(Repeat {
+                    key: key.to_owned(),
+                    request_hash: hash.to_owned(),
+                    expires_at: now + 100.0,
+                }),
+                now,
+            };
+            (record, store.begin(begin).await.unwrap())
+        };
+        let (first, begun) = ask("a", "k", "h", NOON).await;
+        assert_eq!(begun, Begun::Reserved);
+        let execution_id = first.record_id.clone();
+        let repeated = Begun::Repeated {
+            execution_id: execution_id.clone(),
+        };
+        assert_eq!(ask("a", "k", "h", NOON + 1.0).await.1, repeated);
+        assert_eq!(ask("a", "k", "other", NOON + 1.0).await.1, Begun::Mistaken);
+        assert_eq!(ask("b", "k", "other", NOON + 1.0).await.1, Begun::Reserved);
+        let mut end = finishing(&first, 1.0);
+        end.result = Some(Kept {
+            body: "{}".to_owned(),
+            expires_at: NOON + 50.0,
+        });
+        store.finish(end).await.unwrap();
+        assert_eq!(
+            store.result(&execution_id, NOON + 49.0).await.unwrap().as_deref(),
+            Some("{}")
+        );
+        assert_eq!(store.result(&execution_id, NOON + 50.0).await.unwrap(), None);
+        store.tidy(NOON + 100.0).await.unwrap();
+        assert_eq!(store.result(&execution_id, NOON).await.unwrap(), None);
+        assert_eq!(ask("a", "k", "h", NOON + 100.0).await.1, Begun::Reserved);
+        assert_eq!(store.head().await.unwrap().seq, 1);
+    });
+}
+
 /// The many that are written together are each told on their own.
 #[test]
 fn one_that_cannot_be_written_takes_no_other_with_it() {
@@ -94,6 +141,7 @@ fn one_that_cannot_be_written_takes_no_other_with_it() {
                         record,
                         server_id: "srv-1".to_owned(),
                         quotas: ENDLESS,
+                        repeat: None,
                         now: NOON,
                     };
                     store.begin(begin).await.is_ok()
@@ -119,6 +167,7 @@ fn a_place_that_cannot_be_used_says_why() {
             record: record("a", NOON),
             server_id: String::new(),
             quotas: ENDLESS,
+            repeat: None,
             now: NOON,
         });
         assert!(matches!(error.await, Err(StoreError::ShuttingDown)));

@@ -38,6 +38,7 @@ async fn begin(store: &Store, record: &Record, quotas: Quotas) -> Begun {
         record: record.clone(),
         server_id: "srv-0000000000000001".to_owned(),
         quotas,
+        repeat: None,
         now: record.created_at,
     };
     store.begin(begin).await.expect("a beginning")
@@ -67,6 +68,7 @@ fn finishing(record: &Record, wall: f64) -> Finish {
         record: ended(record, wall),
         more: json!({ "receipt": { "provider": "native" } }),
         bytes_out: 1 << 20,
+        result: None,
         now: record.created_at + wall,
     }
 }

@@ -10,6 +10,7 @@ async fn reserves(store: &Store, tenant: &str, quotas: Quotas, now: f64) -> Resu
     match begin(store, &record(tenant, now), quotas).await {
         Begun::Reserved => Ok(()),
         Begun::Exceeded(exceeded) => Err(exceeded),
+        other => panic!("{other:?}"),
     }
 }
 

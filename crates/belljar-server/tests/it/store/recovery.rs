@@ -16,6 +16,7 @@ async fn begin(store: &Store, server: &str) -> belljar_core::Record {
         record: record.clone(),
         server_id: server.to_owned(),
         quotas: ENDLESS,
+        repeat: None,
         now: NOON,
     };
     store.begin(begin).await.unwrap();

@@ -211,7 +211,7 @@ pub(crate) fn batch_exit_code_rows() -> Vec<(String, String)> {
 
 /// Every exit code of `run` and `exec` with what it means, in the order of the codes.
 pub(crate) fn exit_code_rows() -> Vec<(String, String)> {
-    let mut kinds = ErrorKind::ALL.to_vec();
+    let mut kinds = ErrorKind::LOCAL.to_vec();
     kinds.sort_by_key(|kind| kind.exit_code());
     let mut rows = vec![
         (

@@ -1,0 +1,76 @@
+//! The service over HTTP. Handlers read what came, ask the service, and write what it says; they decide nothing.
+
+mod answer;
+mod caller;
+mod docs;
+mod executions;
+mod keys;
+mod metrics;
+mod openapi;
+mod policies;
+mod read;
+mod records;
+mod server;
+mod stream;
+mod system;
+mod watch;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub use openapi::document;
+pub use server::{Limits, serve};
+
+use crate::service::Service;
+use metrics::Metrics;
+
+/// What every handler has.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) service: Arc<Service>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) largest_body: usize,
+}
+
+/// Everything under `/v1`, with its description.
+fn described() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(executions::create, executions::list))
+        .routes(routes!(executions::get))
+        .routes(routes!(executions::cancel))
+        .routes(routes!(policies::list, policies::define))
+        .routes(routes!(policies::get, policies::put, policies::delete))
+        .routes(routes!(records::list))
+        .routes(routes!(records::get))
+        .routes(routes!(records::stats))
+        .routes(routes!(records::audit_head))
+        .routes(routes!(records::audit_entries))
+        .routes(routes!(records::audit_verify))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(keys::tenants, keys::create_tenant))
+        .routes(routes!(system::capabilities))
+        .routes(routes!(system::health))
+        .routes(routes!(system::ready))
+        .routes(routes!(system::metrics))
+}
+
+/// All routes of a service.
+pub fn router(service: Arc<Service>, largest_body: usize) -> Router {
+    let shared = Shared {
+        service,
+        metrics: Arc::default(),
+        largest_body,
+    };
+    let (router, _) = described().split_for_parts();
+    router
+        .merge(docs::routes())
+        .fallback(answer::not_found)
+        .method_not_allowed_fallback(answer::wrong_method)
+        .layer(middleware::from_fn_with_state(shared.clone(), watch::watch))
+        .with_state(shared)
+}

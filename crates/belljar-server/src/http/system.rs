@@ -1,0 +1,74 @@
+//! How the service itself is: `/healthz`, `/readyz`, `/metrics`, `/v1/capabilities`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use belljar_core::Language;
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::answer::Failed;
+use super::caller::Caller;
+use crate::service::ServiceError;
+use crate::store::Role;
+use crate::wire::Problem;
+
+/// Whether the process is there.
+#[utoipa::path(get, path = "/healthz", tag = "system", security(()), responses((status = 200, body = String)))]
+pub(super) async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it can work: the store takes writes, and nobody has told it to end.
+#[utoipa::path(
+    get, path = "/readyz", tag = "system", security(()),
+    responses(
+        (status = 200, body = String),
+        (status = "default", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn ready(State(shared): State<Shared>) -> Result<&'static str, Failed> {
+    if shared.service.gate().is_closed() {
+        return Err(ServiceError::ShuttingDown.into());
+    }
+    shared.service.store().check().await?;
+    Ok("ready\n")
+}
+
+/// Figures for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "system",
+    responses(
+        (status = 200, body = String, content_type = "application/openmetrics-text"),
+        (status = "default", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn metrics(State(shared): State<Shared>, Caller(who): Caller) -> Result<Response, Failed> {
+    who.may(Role::Read)?;
+    let (running, waiting) = shared.service.gate().load();
+    let text = shared.metrics.text(running, waiting);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// What this machine gives: the provider, its controls, its languages.
+#[utoipa::path(
+    get, path = "/v1/capabilities", tag = "system",
+    responses(
+        (status = 200, body = Object),
+        (status = "default", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn capabilities(
+    State(shared): State<Shared>,
+    Caller(_): Caller,
+) -> Result<Json<Value>, Failed> {
+    let engine = shared.service.engine().clone();
+    // Looking for languages starts their programs.
+    let looking = tokio::task::spawn_blocking(move || json!(engine.provider().capabilities(Language::ALL)));
+    let found = looking
+        .await
+        .map_err(|_| ServiceError::Engine("the machine could not be looked at".to_owned()))?;
+    Ok(Json(found))
+}

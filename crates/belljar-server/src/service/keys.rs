@@ -1,0 +1,122 @@
+//! Giving keys and taking them away; tenants.
+
+use std::collections::BTreeSet;
+
+use super::Service;
+use super::error::ServiceError;
+use super::identity::Identity;
+use crate::store::{Key, KeyRow, Role, Tenant};
+use crate::wire::{WireError, check_name};
+
+/// What a key is to be for.
+#[derive(Clone, Debug, Default)]
+pub struct KeyWish {
+    pub name: String,
+    /// None: all tenants.
+    pub tenant_id: Option<String>,
+    pub roles: BTreeSet<Role>,
+    /// None: any.
+    pub policies: Option<BTreeSet<String>>,
+    /// Seconds since the epoch.
+    pub expires_at: Option<f64>,
+}
+
+impl Service {
+    /// Makes a key. Its text is in the answer and nowhere else. A tenant's admin makes keys of that tenant.
+    pub async fn add_key(&self, who: &Identity, wish: KeyWish) -> Result<(Key, KeyRow), ServiceError> {
+        who.may(Role::Admin)?;
+        check_name("name", &wish.name)?;
+        if wish.roles.is_empty() {
+            return Err(WireError::new("roles", "is empty: the key could do nothing").into());
+        }
+        if let Some(own) = who.tenant()
+            && wish.tenant_id.as_deref().is_some_and(|tenant| tenant != own)
+        {
+            return Err(ServiceError::Forbidden(
+                "this key is for another tenant".to_owned(),
+            ));
+        }
+        let tenant_id = who.tenant().map(str::to_owned).or(wish.tenant_id);
+        if let Some(tenant) = &tenant_id
+            && self.store.tenant(tenant).await?.is_none()
+        {
+            return Err(ServiceError::NotFound {
+                what: "tenant",
+                name: tenant.chars().take(100).flat_map(char::escape_debug).collect(),
+            });
+        }
+        let now = self.now();
+        if wish
+            .expires_at
+            .is_some_and(|expires| !expires.is_finite() || expires <= now)
+        {
+            return Err(WireError::new("expires_at", "is not in the future").into());
+        }
+        for policy in wish.policies.iter().flatten() {
+            self.policy_for(Some(policy)).await?;
+        }
+        let row = KeyRow {
+            key_id: String::new(),
+            name: wish.name,
+            tenant_id,
+            roles: wish.roles,
+            policies: wish.policies,
+            created_at: now,
+            expires_at: wish.expires_at,
+            revoked_at: None,
+        };
+        Ok(self.store.add_key(row, who.label()).await?)
+    }
+
+    pub async fn list_keys(&self, who: &Identity) -> Result<Vec<KeyRow>, ServiceError> {
+        who.may(Role::Admin)?;
+        Ok(self.store.keys(who.tenant()).await?)
+    }
+
+    /// From now on the key opens nothing.
+    pub async fn revoke_key(&self, who: &Identity, key_id: &str) -> Result<(), ServiceError> {
+        who.may(Role::Admin)?;
+        let revoked = self
+            .store
+            .revoke_key(key_id, who.tenant(), who.label(), self.now())
+            .await?;
+        match revoked {
+            true => Ok(()),
+            false => Err(ServiceError::NotFound {
+                what: "key",
+                name: key_id.chars().take(100).flat_map(char::escape_debug).collect(),
+            }),
+        }
+    }
+
+    pub async fn add_tenant(
+        &self,
+        who: &Identity,
+        tenant_id: &str,
+        name: &str,
+    ) -> Result<Tenant, ServiceError> {
+        who.may_operate()?;
+        check_name("tenant_id", tenant_id)?;
+        check_name("name", name)?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if tenant_id.is_empty() || !tenant_id.chars().all(plain) || tenant_id.starts_with('.') {
+            return Err(WireError::new("tenant_id", "must be letters, digits, `-`, `_` and `.`").into());
+        }
+        let tenant = Tenant {
+            tenant_id: tenant_id.to_owned(),
+            name: name.to_owned(),
+            created_at: self.now(),
+        };
+        match self.store.add_tenant(tenant.clone(), who.label()).await? {
+            true => Ok(tenant),
+            false => Err(ServiceError::Conflict(format!(
+                "there is a tenant `{tenant_id}` already"
+            ))),
+        }
+    }
+
+    pub async fn list_tenants(&self, who: &Identity) -> Result<Vec<Tenant>, ServiceError> {
+        who.may_operate()?;
+        Ok(self.store.tenants().await?)
+    }
+}

@@ -1,0 +1,173 @@
+//! What the service does, whoever asks and by whatever face: who may, what is permitted, whose turn it is, what is
+//! recorded. It knows no HTTP.
+//!
+//! An execution's way: the key says who asks, the policy what is permitted, the guard plans, the gate gives a place in
+//! the queue, the store reserves it, the engine runs it, the store records it. Only then is it told.
+
+mod clock;
+mod error;
+mod execute;
+mod gate;
+mod identity;
+mod keys;
+mod look_up;
+mod policies;
+mod running;
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::Policy;
+use belljar_engine::{Engine, fresh_id};
+
+pub use clock::Clock;
+pub use error::ServiceError;
+pub use execute::{Answer, Asked, Output, Started};
+pub use gate::{Gate, GateSettings};
+pub use identity::Identity;
+pub use keys::KeyWish;
+pub use policies::PolicyFound;
+
+use crate::store::{Key, KeyRow, Place, Role, Store, StoreError, Tenant};
+use policies::Policies;
+use running::Running;
+
+/// The tenant of those who name none.
+pub const DEFAULT_TENANT: &str = "default";
+/// How often what is kept no longer is forgotten, and what dead servers left is ended.
+const HOUSEKEEPING: Duration = Duration::from_secs(30);
+
+/// How a service is to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub store: Place,
+    pub gate: GateSettings,
+    /// Whether whoever comes without a key may do everything.
+    pub dev: bool,
+    /// Policies from files, beside the built-in ones. They cannot be changed by callers.
+    pub policies: Vec<Policy>,
+    /// How long results are kept that somebody comes for later.
+    pub keep_results: Duration,
+}
+
+/// A service at work. Many callers share it.
+#[derive(Debug)]
+pub struct Service {
+    engine: Engine,
+    store: Store,
+    gate: Gate,
+    running: Running,
+    policies: Policies,
+    clock: Clock,
+    settings: Settings,
+    /// This process among others on the same store.
+    server_id: String,
+    /// Keeps other servers from the same file.
+    _hold: Option<File>,
+}
+
+/// A service that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    pub service: Arc<Service>,
+    /// The first key, where there was none before: it is shown once.
+    pub first_key: Option<Key>,
+    /// How many executions of a server that died were ended.
+    pub recovered: u64,
+}
+
+impl Service {
+    /// Opens the store, ends what a server that died left unfinished, and sees to it that there is a key.
+    pub async fn open(engine: Engine, settings: Settings) -> Result<Opened, StoreError> {
+        let hold = settings.store.hold()?;
+        let store = Store::open(settings.store.clone()).await?;
+        let clock = Clock::start();
+        let server_id = fresh_id("srv");
+        store.attend(&server_id).await?;
+        let recovered = store.recover(&server_id, clock.now()).await?;
+        let tenant = Tenant {
+            tenant_id: DEFAULT_TENANT.to_owned(),
+            name: "Those who name no tenant".to_owned(),
+            created_at: clock.now(),
+        };
+        store.add_tenant(tenant, &server_id).await?;
+        let first_key = match store.has_admin().await? {
+            true => None,
+            false => Some(store.add_key(first_key(clock.now()), &server_id).await?.0),
+        };
+        let service = Arc::new(Self {
+            engine,
+            store,
+            gate: Gate::new(settings.gate),
+            running: Running::default(),
+            policies: Policies::new(settings.policies.clone()),
+            clock,
+            settings,
+            server_id,
+            _hold: hold,
+        });
+        tokio::spawn(keep_house(Arc::downgrade(&service)));
+        Ok(Opened {
+            service,
+            first_key,
+            recovered,
+        })
+    }
+
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub const fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    pub fn now(&self) -> f64 {
+        self.clock.now()
+    }
+
+    pub const fn is_dev(&self) -> bool {
+        self.settings.dev
+    }
+
+    /// Takes nothing new, gives what runs its time, ends the rest, and lets go of the store.
+    pub async fn shut_down(&self, patience: Duration) {
+        self.gate.close();
+        self.running.wait(patience).await;
+        self.running.cancel_all();
+        self.running.wait(Duration::from_secs(10)).await;
+        self.store.close().await;
+    }
+}
+
+fn first_key(now: f64) -> KeyRow {
+    KeyRow {
+        key_id: String::new(),
+        name: "the first".to_owned(),
+        tenant_id: None,
+        roles: [Role::Admin].into(),
+        policies: None,
+        created_at: now,
+        expires_at: None,
+        revoked_at: None,
+    }
+}
+
+async fn keep_house(service: std::sync::Weak<Service>) {
+    loop {
+        tokio::time::sleep(HOUSEKEEPING).await;
+        let Some(service) = service.upgrade() else {
+            return;
+        };
+        // What goes wrong here goes wrong where it matters too, and is told there.
+        let _ = service.store.tidy(service.now()).await;
+        if service.settings.store.is_postgres() {
+            let _ = service.store.recover(&service.server_id, service.now()).await;
+        }
+    }
+}

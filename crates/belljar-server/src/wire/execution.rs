@@ -1,0 +1,368 @@
+//! What a caller asks to run.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use belljar_core::request::{Caller, FileIn, Stdin};
+use belljar_core::{
+    Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount, NetworkPolicy, Request,
+    Source,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::quantity::Quantity;
+
+/// The longest name of a tenant, user or run, and the longest key or value of metadata.
+const LONGEST_NAME: usize = 256;
+/// The most metadata.
+const MOST_METADATA: usize = 64;
+
+/// Code or a command, what it may see, and who is asking.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExecutionRequest {
+    /// The policy to hold it against; `standard` unless said.
+    pub policy_id: Option<String>,
+    /// The language of the code; without it the `#!` line says, else it is Python.
+    pub language: Option<String>,
+    /// The program's text. This or `command`.
+    pub code: Option<String>,
+    /// A program and its arguments, without a shell between. This or `code`.
+    pub command: Option<Vec<String>>,
+    /// What the program reads.
+    pub stdin: Option<String>,
+    /// Arguments of the code.
+    pub args: Vec<String>,
+    /// Variables.
+    pub env: BTreeMap<String, String>,
+    /// Files for the work directory, by name.
+    pub files: BTreeMap<String, FileContent>,
+    /// Names of files wanted back.
+    pub outputs: Vec<String>,
+    /// `HOST:GUEST[:ro|rw]`, where the policy lists it.
+    pub mounts: Vec<String>,
+    /// The environment with its packages; `host` unless said.
+    pub environment: Option<String>,
+    /// `none`, `local`, `restricted` or `full`; what the policy gives unless said.
+    pub network: Option<String>,
+    pub limits: LimitWishes,
+    /// Controls without which nothing may run.
+    pub require: Vec<String>,
+    /// Start an interpreter of its own instead of a fork of a warm one.
+    pub fresh_interpreter: bool,
+    /// Refuse arguments that name places outside the work directory.
+    pub check_paths: bool,
+    /// Whose it is, for a key that serves all tenants.
+    pub tenant_id: Option<String>,
+    /// Who of the tenant asks.
+    pub user_id: Option<String>,
+    /// What it belongs to, for the record.
+    pub run_id: Option<String>,
+    /// Whatever else should stand in the record.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A file's content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "text, or {\"base64\": \"…\"}")]
+pub enum FileContent {
+    Text(String),
+    Bytes(FileBytes),
+}
+
+/// Bytes that need not be text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileBytes {
+    pub base64: String,
+    #[serde(default)]
+    pub executable: bool,
+}
+
+/// Less than the policy permits; more is denied.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitWishes {
+    pub timeout: Option<Quantity>,
+    pub cpu_seconds: Option<Quantity>,
+    pub memory: Option<Quantity>,
+    pub processes: Option<u32>,
+    pub open_files: Option<u32>,
+    pub file_size: Option<Quantity>,
+    pub disk: Option<Quantity>,
+    pub output_limit: Option<Quantity>,
+    pub cpu_percent: Option<u32>,
+}
+
+/// A field that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}`: {message}")]
+pub struct WireError {
+    pub field: String,
+    pub message: String,
+}
+
+impl WireError {
+    pub(crate) fn new(field: &str, message: impl Into<String>) -> Self {
+        Self {
+            field: field.to_owned(),
+            message: message.into(),
+        }
+    }
+}
+
+impl ExecutionRequest {
+    /// The request that this asks for. Its caller is what the wire says; whether that is true is not decided here.
+    pub fn to_request(&self) -> Result<Request, WireError> {
+        let mut request = Request {
+            source: self.source()?,
+            args: self.args.clone(),
+            env: self.env.clone(),
+            limits: self.limits.overrides()?,
+            fresh_interpreter: self.fresh_interpreter,
+            check_paths: self.check_paths,
+            caller: self.caller()?,
+            ..Request::command(Vec::new())
+        };
+        if let Some(stdin) = &self.stdin {
+            request.stdin = Stdin::Bytes(stdin.as_bytes().into());
+        }
+        for (name, content) in &self.files {
+            request.files.insert(path("files", name)?, content.read(name)?);
+        }
+        for name in &self.outputs {
+            request.outputs.push(path("outputs", name)?);
+        }
+        for mount in &self.mounts {
+            let mount: Mount = read("mounts", mount)?;
+            request.mounts.push(mount);
+        }
+        if let Some(name) = &self.environment {
+            request.environment = EnvironmentName::unless_host(name)
+                .map_err(|error| WireError::new("environment", error.to_string()))?;
+        }
+        if let Some(network) = &self.network {
+            request.network = Some(read::<NetworkPolicy>("network", network)?);
+        }
+        for control in &self.require {
+            request
+                .controls
+                .insert(read::<Control>("require", control)?, Demand::Require);
+        }
+        Ok(request)
+    }
+
+    fn source(&self) -> Result<Source, WireError> {
+        let language = self.language.as_deref().map(language).transpose()?;
+        match (&self.code, &self.command) {
+            (Some(code), None) => {
+                let code = code.as_bytes();
+                let language = language
+                    .or_else(|| Language::from_shebang(code))
+                    .unwrap_or(Language::Python);
+                Ok(Request::code(language, code).source)
+            }
+            (None, Some(_)) if language.is_some() => {
+                Err(WireError::new("language", "a command has none; leave it out"))
+            }
+            (None, Some(argv)) => Ok(Source::Command { argv: argv.clone() }),
+            (None, None) => Err(WireError::new(
+                "code",
+                "there is nothing to run; give `code` or `command`",
+            )),
+            (Some(_), Some(_)) => Err(WireError::new(
+                "command",
+                "there is code already; give one of the two",
+            )),
+        }
+    }
+
+    fn caller(&self) -> Result<Caller, WireError> {
+        let names = [
+            ("tenant_id", &self.tenant_id),
+            ("user_id", &self.user_id),
+            ("run_id", &self.run_id),
+        ];
+        for (field, name) in names {
+            if let Some(name) = name {
+                check_name(field, name)?;
+            }
+        }
+        if self.metadata.len() > MOST_METADATA {
+            return Err(WireError::new(
+                "metadata",
+                format!("has more than {MOST_METADATA} entries"),
+            ));
+        }
+        for (name, value) in &self.metadata {
+            check_name("metadata", name)?;
+            check_name("metadata", value)?;
+        }
+        Ok(Caller {
+            tenant_id: self.tenant_id.clone(),
+            user_id: self.user_id.clone(),
+            run_id: self.run_id.clone(),
+            metadata: self.metadata.clone(),
+        })
+    }
+}
+
+impl FileContent {
+    fn read(&self, name: &str) -> Result<FileIn, WireError> {
+        match self {
+            Self::Text(text) => Ok(FileIn::inline(text.as_bytes())),
+            Self::Bytes(file) => {
+                let bytes = STANDARD.decode(&file.base64).map_err(|error| {
+                    WireError::new(
+                        &format!("files.{}", short(name)),
+                        format!("is not base64: {error}"),
+                    )
+                })?;
+                Ok(FileIn {
+                    executable: file.executable,
+                    ..FileIn::inline(bytes)
+                })
+            }
+        }
+    }
+}
+
+impl LimitWishes {
+    /// The same in the guard's words.
+    pub fn overrides(&self) -> Result<LimitOverrides, WireError> {
+        fn quantity<T>(wish: Option<&Quantity>, field: &str) -> Result<Option<T>, WireError>
+        where
+            T: std::str::FromStr,
+            T::Err: std::fmt::Display,
+        {
+            wish.map(|wish| wish.read(&format!("limits.{field}"))).transpose()
+        }
+        Ok(LimitOverrides {
+            wall_time: quantity(self.timeout.as_ref(), "timeout")?,
+            cpu_time: quantity(self.cpu_seconds.as_ref(), "cpu_seconds")?,
+            memory: quantity(self.memory.as_ref(), "memory")?,
+            file_size: quantity(self.file_size.as_ref(), "file_size")?,
+            disk: quantity(self.disk.as_ref(), "disk")?,
+            output: quantity(self.output_limit.as_ref(), "output_limit")?,
+            processes: self.processes,
+            open_files: self.open_files,
+            cpu_percent: self.cpu_percent,
+        })
+    }
+}
+
+fn language(name: &str) -> Result<Language, WireError> {
+    Language::from_name(name).ok_or_else(|| {
+        let known: Vec<_> = Language::ALL.iter().map(|language| language.word()).collect();
+        let message = format!("`{}` is not known; use one of {}", short(name), known.join(", "));
+        WireError::new("language", message)
+    })
+}
+
+fn path(field: &str, name: &str) -> Result<GuestPath, WireError> {
+    GuestPath::new(name).map_err(|error| WireError::new(field, error.to_string()))
+}
+
+fn read<T>(field: &str, text: &str) -> Result<T, WireError>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+{
+    text.parse()
+        .map_err(|error: T::Err| WireError::new(field, error.to_string()))
+}
+
+/// Names stand in records, logs and URLs.
+pub(crate) fn check_name(field: &str, name: &str) -> Result<(), WireError> {
+    if name.len() > LONGEST_NAME {
+        return Err(WireError::new(
+            field,
+            format!("is longer than {LONGEST_NAME} bytes"),
+        ));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(WireError::new(field, "holds a control character"));
+    }
+    Ok(())
+}
+
+/// So much of a caller's text as can be repeated.
+fn short(text: &str) -> String {
+    text.chars().take(60).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_core::{Bytes, Seconds};
+
+    fn read(json: serde_json::Value) -> Result<Request, WireError> {
+        let request: ExecutionRequest = serde_json::from_value(json).unwrap();
+        request.to_request()
+    }
+
+    #[test]
+    fn everything_can_be_asked_for() {
+        let request = read(serde_json::json!({
+            "language": "py", "code": "print(1)", "stdin": "x", "args": ["a"], "env": {"A": "b"},
+            "files": {"a.txt": "text", "b.bin": {"base64": "AAE=", "executable": true}}, "outputs": ["c"],
+            "network": "local", "limits": {"timeout": "2s", "memory": 67108864, "processes": 3},
+            "require": ["landlock"], "tenant_id": "t", "user_id": "u", "run_id": "r", "metadata": {"k": "v"},
+        }))
+        .unwrap();
+        assert_eq!(request.language(), Some(Language::Python));
+        assert_eq!(request.files.len(), 2);
+        assert_eq!(request.limits.wall_time, Some(Seconds::whole(2)));
+        assert_eq!(request.limits.memory, Some(Bytes::from_mib(64)));
+        assert_eq!(request.caller.tenant_id.as_deref(), Some("t"));
+        assert_eq!(request.controls.len(), 1);
+    }
+
+    /// R19 among others.
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (json, field) in [
+            (serde_json::json!({}), "code"),
+            (serde_json::json!({"code": "1", "command": ["ls"]}), "command"),
+            (
+                serde_json::json!({"command": ["ls"], "language": "python"}),
+                "language",
+            ),
+            (serde_json::json!({"code": "1", "language": "cobol"}), "language"),
+            (serde_json::json!({"code": "1", "files": {"../x": ""}}), "files"),
+            (
+                serde_json::json!({"code": "1", "files": {"x": {"base64": "?"}}}),
+                "files.x",
+            ),
+            (
+                serde_json::json!({"code": "1", "outputs": ["/etc/passwd"]}),
+                "outputs",
+            ),
+            (
+                serde_json::json!({"code": "1", "limits": {"memory": "lots"}}),
+                "limits.memory",
+            ),
+            (
+                serde_json::json!({"code": "1", "limits": {"timeout": -1}}),
+                "limits.timeout",
+            ),
+            (serde_json::json!({"code": "1", "network": "wifi"}), "network"),
+            (serde_json::json!({"code": "1", "require": ["moat"]}), "require"),
+            (serde_json::json!({"code": "1", "mounts": ["x"]}), "mounts"),
+            (
+                serde_json::json!({"code": "1", "environment": "../x"}),
+                "environment",
+            ),
+            (serde_json::json!({"code": "1", "user_id": "a\u{0}b"}), "user_id"),
+            (
+                serde_json::json!({"code": "1", "run_id": "x".repeat(300)}),
+                "run_id",
+            ),
+        ] {
+            assert_eq!(read(json.clone()).unwrap_err().field, field, "{json}");
+        }
+        assert!(serde_json::from_str::<ExecutionRequest>(r#"{"cod": "1"}"#).is_err());
+    }
+}

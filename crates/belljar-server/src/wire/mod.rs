@@ -1,0 +1,16 @@
+//! Everything that crosses the wire, as it is written there. One form for HTTP, the command line and every SDK.
+//!
+//! What comes in is read strictly: an unknown field is an error. What goes out has every field, also where it is null.
+
+mod execution;
+mod outcome;
+mod problem;
+mod quantity;
+
+pub(crate) use execution::check_name;
+pub use execution::{ExecutionRequest, FileBytes, FileContent, LimitWishes, WireError};
+pub use outcome::{
+    CompileOutput, Display, Execution, Failure, FileOut, Outcome, Receipt, Stream, ToolCall, Usage,
+};
+pub use problem::Problem;
+pub use quantity::Quantity;

@@ -1,0 +1,294 @@
+//! What came of an execution, as `belljar run --json` prints it, with what JSON text cannot hold as base64 beside it.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use belljar_core::outcome::FileState;
+use belljar_core::{self as core, Captured};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// One execution and its record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Execution {
+    pub execution_id: String,
+    /// `pending`, `running`, `completed`, `failed`, `timeout` or `killed`.
+    pub status: String,
+    /// Completed, and with exit code 0; null until it is over.
+    pub success: Option<bool>,
+    /// What happened; null until it is over, and where it is no longer kept.
+    pub outcome: Option<Outcome>,
+    /// Its row in the audit.
+    #[schema(value_type = Object)]
+    pub record: Value,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Outcome {
+    pub sandbox_id: String,
+    pub status: String,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// As text; what is not UTF-8 is replaced, and a marker stands where something was cut.
+    pub stdout: String,
+    pub stderr: String,
+    /// The bytes as they were, where they are not UTF-8.
+    pub stdout_base64: Option<String>,
+    pub stderr_base64: Option<String>,
+    /// How many bytes past the limit were dropped.
+    pub stdout_dropped: u64,
+    pub stderr_dropped: u64,
+    pub compile: Option<CompileOutput>,
+    pub error: Option<Failure>,
+    /// What the code's last expression gave, in a session.
+    #[schema(value_type = Option<Object>)]
+    pub value: Option<Value>,
+    pub displays: Vec<Display>,
+    pub tool_calls: Vec<ToolCall>,
+    /// What it raised, in a session.
+    #[schema(value_type = Option<Object>)]
+    pub exception: Option<core::Exception>,
+    /// What of a session's state is gone.
+    pub state_lost: Option<String>,
+    pub flags: Vec<String>,
+    pub files: Vec<FileOut>,
+    pub usage: Usage,
+    pub receipt: Receipt,
+    /// Seconds since the epoch.
+    pub started_at: f64,
+    pub completed_at: f64,
+    /// Seconds.
+    pub duration: f64,
+}
+
+/// What a compiler said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CompileOutput {
+    pub exit_code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    pub usage: Usage,
+}
+
+/// Why it did not complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Failure {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `compile`, `run` or `interpreter`.
+    pub stage: String,
+    pub message: String,
+}
+
+/// Something to show, by media type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Display {
+    /// `image/*` is base64, all else text.
+    pub data: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub value: Option<Value>,
+}
+
+/// One call of a host tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolCall {
+    pub call: u64,
+    pub name: String,
+    pub duration: f64,
+    pub argument_bytes: u64,
+    pub result_bytes: u64,
+    pub error: Option<String>,
+}
+
+/// A file that was wanted back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FileOut {
+    pub path: String,
+    /// `collected` or `refused`.
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<bool>,
+    /// The content, where it was collected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// Why it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What was used.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    pub wall_seconds: f64,
+    pub cpu_seconds: f64,
+    /// Bytes; null where nothing measured it.
+    pub memory_peak: Option<u64>,
+}
+
+/// The controls that really held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Receipt {
+    pub provider: String,
+    pub isolation: String,
+    pub policy_id: String,
+    pub policy_hash: String,
+    #[schema(value_type = Option<Object>)]
+    pub environment: Option<Value>,
+    #[schema(value_type = Object)]
+    pub controls: Value,
+    pub network: String,
+    #[schema(value_type = Object)]
+    pub limits: Value,
+    pub shown: Vec<String>,
+    pub origin: String,
+}
+
+/// Which of the two streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl From<&core::Outcome> for Outcome {
+    fn from(outcome: &core::Outcome) -> Self {
+        Self {
+            sandbox_id: outcome.sandbox_id.clone(),
+            status: outcome.status.word().to_owned(),
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
+            stdout: outcome.stdout.text(),
+            stderr: outcome.stderr.text(),
+            stdout_base64: unless_text(&outcome.stdout),
+            stderr_base64: unless_text(&outcome.stderr),
+            stdout_dropped: outcome.stdout.dropped(),
+            stderr_dropped: outcome.stderr.dropped(),
+            compile: outcome.compile.as_ref().map(|compile| CompileOutput {
+                exit_code: compile.exit_code,
+                stdout: compile.stdout.text(),
+                stderr: compile.stderr.text(),
+                usage: compile.usage.into(),
+            }),
+            error: outcome.error.as_ref().map(|failure| Failure {
+                kind: failure.kind.word().to_owned(),
+                stage: word(&failure.stage),
+                message: failure.message.clone(),
+            }),
+            value: outcome.value.as_ref().map(json),
+            displays: outcome
+                .displays
+                .iter()
+                .map(|display| Display {
+                    data: display.data.clone(),
+                    value: display.value.as_ref().map(json),
+                })
+                .collect(),
+            tool_calls: outcome.tool_calls.iter().map(ToolCall::from).collect(),
+            exception: outcome.exception.clone(),
+            state_lost: outcome.state_lost.map(|lost| lost.word().to_owned()),
+            flags: outcome.flags.clone(),
+            files: outcome.files.iter().map(FileOut::from).collect(),
+            usage: outcome.usage.into(),
+            receipt: Receipt::from(&outcome.receipt),
+            started_at: outcome.started_at,
+            completed_at: outcome.completed_at,
+            duration: outcome.duration.get(),
+        }
+    }
+}
+
+impl From<core::Usage> for Usage {
+    fn from(usage: core::Usage) -> Self {
+        let core::Usage {
+            wall_seconds,
+            cpu_seconds,
+            memory_peak,
+        } = usage;
+        Self {
+            wall_seconds,
+            cpu_seconds,
+            memory_peak,
+        }
+    }
+}
+
+impl From<&core::ToolCall> for ToolCall {
+    fn from(call: &core::ToolCall) -> Self {
+        Self {
+            call: call.call,
+            name: call.name.clone(),
+            duration: call.duration.get(),
+            argument_bytes: call.argument_bytes,
+            result_bytes: call.result_bytes,
+            error: call.error.clone(),
+        }
+    }
+}
+
+impl From<&core::outcome::CollectedFile> for FileOut {
+    fn from(file: &core::outcome::CollectedFile) -> Self {
+        let (path, none) = (file.path.clone(), None);
+        match &file.state {
+            FileState::Collected {
+                size,
+                executable,
+                bytes,
+            } => Self {
+                path,
+                state: "collected".to_owned(),
+                size: Some(*size),
+                executable: Some(*executable),
+                base64: Some(STANDARD.encode(bytes)),
+                reason: none,
+            },
+            FileState::Refused { reason } => Self {
+                path,
+                state: "refused".to_owned(),
+                size: None,
+                executable: None,
+                base64: none,
+                reason: Some(reason.clone()),
+            },
+        }
+    }
+}
+
+impl From<&core::Receipt> for Receipt {
+    fn from(receipt: &core::Receipt) -> Self {
+        Self {
+            provider: receipt.provider.clone(),
+            isolation: receipt.isolation.word().to_owned(),
+            policy_id: receipt.policy_id.clone(),
+            policy_hash: receipt.policy_hash.clone(),
+            environment: receipt.environment.as_ref().map(json),
+            controls: json(&receipt.controls),
+            network: receipt.network.word().to_owned(),
+            limits: json(&receipt.limits),
+            shown: receipt.shown.clone(),
+            origin: receipt.origin.clone(),
+        }
+    }
+}
+
+/// The bytes, where text would not be the same.
+fn unless_text(captured: &Captured) -> Option<String> {
+    let bytes = captured.bytes();
+    std::str::from_utf8(bytes)
+        .is_err()
+        .then(|| STANDARD.encode(bytes))
+}
+
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+fn word(value: &impl Serialize) -> String {
+    json(value).as_str().unwrap_or_default().to_owned()
+}
