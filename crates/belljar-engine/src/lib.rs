@@ -7,6 +7,7 @@ pub mod environment;
 mod execute;
 #[cfg(test)]
 mod fake;
+mod home;
 mod ident;
 mod judge;
 mod live;
@@ -16,6 +17,7 @@ pub mod workspace;
 
 pub use cases::{Case, CaseEnd, CasesExecution};
 pub use execute::{Engine, EngineError, ExecuteIo, Execution, Planned};
+pub use home::home;
 pub use ident::fresh_id;
 pub use live::LiveSandbox;
 pub use session::{Session, SessionError};

@@ -52,20 +52,7 @@ impl Environments {
     /// The caller's own: below `BELLJAR_HOME`, else `XDG_DATA_HOME/belljar`, else
     /// `~/.local/share/belljar`; for root without a home, `/var/lib/belljar`.
     pub fn of_caller() -> Result<Self, EnvironmentError> {
-        let place = |variable: &str| {
-            std::env::var_os(variable)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        let base = place("BELLJAR_HOME")
-            .or_else(|| Some(place("XDG_DATA_HOME")?.join("belljar")))
-            .or_else(|| Some(place("HOME")?.join(".local/share/belljar")))
-            .or_else(|| {
-                rustix::process::geteuid()
-                    .is_root()
-                    .then(|| PathBuf::from("/var/lib/belljar"))
-            });
-        Ok(Self::below(&base.ok_or(EnvironmentError::NoPlace)?))
+        Ok(Self::below(&crate::home().ok_or(EnvironmentError::NoPlace)?))
     }
 
     /// Where it is.

@@ -3,6 +3,7 @@
 
 mod args;
 mod commands;
+mod config;
 mod deliver;
 mod interrupts;
 mod live_output;
@@ -45,6 +46,8 @@ fn dispatch(command: Command) -> Result<u8, Problem> {
         Command::Doctor(args) => commands::doctor::doctor(&args),
         Command::Env(args) => commands::environments::environments(args, &Here::find()?),
         Command::Policy(args) => commands::policy::policy(&args),
+        Command::Serve(args) => commands::serve::serve(settings::serve(&args)?),
+        Command::Config(args) => commands::config::config(&args),
         Command::Languages(args) => commands::languages::languages(&args),
         Command::Completions(args) => commands::completions::completions(&args),
         Command::Reference => commands::reference::reference(),

@@ -12,6 +12,7 @@ Examples:
   belljar session                     type code, cell by cell
   belljar batch in.jsonl -o out.jsonl run many requests
   belljar env create data --packages pandas
+  belljar serve                       the same for many, over HTTP
   belljar doctor                      what does this machine give?
 
 `belljar help run` tells more, with every option and the exit codes.";
@@ -98,6 +99,21 @@ Examples:
   belljar policy show standard > team.toml
   belljar policy check team.toml
   belljar run script.py --policy team.toml";
+
+pub(super) const SERVE: &str = "\
+Examples:
+  belljar serve
+  belljar serve --listen 127.0.0.1:9000 --store postgres://belljar@db/belljar
+  belljar serve --policies ./policies --places 32 --log json
+  belljar serve --dev                        no keys, on this machine alone
+
+Run something with the key that it shows:
+  curl -H 'Authorization: Bearer bj_…' -d '{\"code\": \"print(6 * 7)\"}' http://127.0.0.1:8377/v1/executions";
+
+pub(super) const CONFIG: &str = "\
+Examples:
+  belljar config show
+  BELLJAR_LISTEN=127.0.0.1:9000 belljar config show --json";
 
 pub(super) const LANGUAGES: &str = "\
 Examples:

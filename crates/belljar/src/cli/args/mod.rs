@@ -1,9 +1,11 @@
 //! What was typed, as clap reads it. Nothing is looked up or judged here.
 
 mod batch;
+mod config;
 mod environments;
 pub(crate) mod examples;
 mod execution;
+mod serve;
 mod session;
 
 use std::path::PathBuf;
@@ -12,8 +14,10 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use batch::BatchArgs;
+pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use environments::{CreateArgs, EnvArgs, EnvCommand};
 pub(crate) use execution::{CallerArgs, ExecArgs, ExecutionArgs, LimitArgs, RunArgs};
+pub(crate) use serve::ServeArgs;
 pub(crate) use session::SessionArgs;
 
 /// Run code that nobody has read yet, under glass
@@ -36,6 +40,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Env(EnvArgs),
     Policy(PolicyArgs),
+    Serve(ServeArgs),
+    Config(ConfigArgs),
     Languages(LanguagesArgs),
     Completions(CompletionsArgs),
     /// Print the whole command line as Markdown
@@ -119,13 +125,18 @@ impl Command {
             Self::Doctor(args) => args.json,
             Self::Languages(args) => args.json,
             Self::Env(args) => args.command.wants_json(),
+            Self::Config(args) => match args.command {
+                ConfigCommand::Show { json, .. } => json,
+            },
             Self::Policy(args) => match args.command {
                 PolicyCommand::List { json }
                 | PolicyCommand::Show { json, .. }
                 | PolicyCommand::Check { json, .. } => json,
             },
             // A session tells its errors itself, as JSON on one line.
-            Self::Session(_) | Self::Batch(_) | Self::Completions(_) | Self::Reference => false,
+            Self::Session(_) | Self::Batch(_) | Self::Serve(_) | Self::Completions(_) | Self::Reference => {
+                false
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod environments;
 pub(crate) mod execute;
@@ -9,4 +10,5 @@ pub(crate) mod languages;
 pub(crate) mod policy;
 mod receipt;
 pub(crate) mod reference;
+pub(crate) mod serve;
 pub(crate) mod session;
