@@ -5,6 +5,7 @@
 //! everything that is said.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod http;
 pub mod service;
 pub mod store;

@@ -80,7 +80,7 @@ pub(super) async fn create(
         Ok(Answer::Repeated(execution)) => return Ok(Json(execution).into_response()),
         Ok(Answer::Started(started)) => *started,
         Err(error) => {
-            shared.metrics.refused(error.kind());
+            shared.service.metrics().refused(error.kind());
             return Err(error.into());
         }
     };
@@ -99,7 +99,6 @@ pub(super) async fn create(
         Mode::Wait => {
             let _guard = started.cancel.drop_guard();
             let execution = started.done.await.unwrap_or(Err(ServiceError::ShuttingDown))?;
-            shared.metrics.ran(&execution);
             Ok(Json(execution).into_response())
         }
     }

@@ -5,7 +5,6 @@ mod caller;
 mod docs;
 mod executions;
 mod keys;
-mod metrics;
 mod openapi;
 mod policies;
 mod read;
@@ -26,13 +25,11 @@ pub use openapi::document;
 pub use server::{Limits, serve};
 
 use crate::service::Service;
-use metrics::Metrics;
 
 /// What every handler has.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) service: Arc<Service>,
-    pub(crate) metrics: Arc<Metrics>,
     pub(crate) largest_body: usize,
 }
 
@@ -63,7 +60,6 @@ fn described() -> OpenApiRouter<Shared> {
 pub fn router(service: Arc<Service>, largest_body: usize) -> Router {
     let shared = Shared {
         service,
-        metrics: Arc::default(),
         largest_body,
     };
     let (router, _) = described().split_for_parts();

@@ -37,7 +37,7 @@ pub(super) async fn watch(State(shared): State<Shared>, request: Request, next: 
         response.headers_mut().insert(REQUEST_ID, value);
     }
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
-    shared.metrics.answered(status, elapsed.as_secs_f64());
+    shared.service.metrics().answered(status, elapsed.as_secs_f64());
     span.in_scope(|| tracing::info!(status, ms = elapsed.as_secs_f64() * 1e3, "answered"));
     response
 }

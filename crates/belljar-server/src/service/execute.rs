@@ -213,6 +213,7 @@ impl Service {
             }),
             false => None,
         };
+        self.metrics.ended(&record);
         let finishing = self.store.finish(Finish {
             record,
             more,

@@ -11,6 +11,7 @@ mod gate;
 mod identity;
 mod keys;
 mod look_up;
+mod metrics;
 mod policies;
 mod running;
 
@@ -30,6 +31,7 @@ pub use keys::KeyWish;
 pub use policies::PolicyFound;
 
 use crate::store::{Key, KeyRow, Place, Role, Store, StoreError, Tenant};
+use metrics::Metrics;
 use policies::Policies;
 use running::Running;
 
@@ -59,6 +61,7 @@ pub struct Service {
     gate: Gate,
     running: Running,
     policies: Policies,
+    metrics: Metrics,
     clock: Clock,
     settings: Settings,
     /// This process among others on the same store.
@@ -81,37 +84,56 @@ impl Service {
     /// Opens the store, ends what a server that died left unfinished, and sees to it that there is a key.
     pub async fn open(engine: Engine, settings: Settings) -> Result<Opened, StoreError> {
         let hold = settings.store.hold()?;
-        let store = Store::open(settings.store.clone()).await?;
-        let clock = Clock::start();
-        let server_id = fresh_id("srv");
-        store.attend(&server_id).await?;
-        let recovered = store.recover(&server_id, clock.now()).await?;
+        let service = Self::over(engine, settings, hold).await?;
+        let (store, server_id) = (&service.store, &service.server_id);
+        store.attend(server_id).await?;
+        let recovered = store.recover(server_id, service.now()).await?;
         let tenant = Tenant {
             tenant_id: DEFAULT_TENANT.to_owned(),
             name: "Those who name no tenant".to_owned(),
-            created_at: clock.now(),
+            created_at: service.now(),
         };
-        store.add_tenant(tenant, &server_id).await?;
+        store.add_tenant(tenant, server_id).await?;
         let first_key = match store.has_admin().await? {
             true => None,
-            false => Some(store.add_key(first_key(clock.now()), &server_id).await?.0),
+            false => Some(store.add_key(first_key(service.now()), server_id).await?.0),
         };
-        let service = Arc::new(Self {
-            engine,
-            store,
-            gate: Gate::new(settings.gate),
-            running: Running::default(),
-            policies: Policies::new(settings.policies.clone()),
-            clock,
-            settings,
-            server_id,
-            _hold: hold,
-        });
+        let service = Arc::new(service);
         tokio::spawn(keep_house(Arc::downgrade(&service)));
         Ok(Opened {
             service,
             first_key,
             recovered,
+        })
+    }
+
+    /// Beside a server that may be there, for whoever may read and write its store: to look at it and to manage it, not to
+    /// run anything.
+    pub async fn beside(engine: Engine, store: Place) -> Result<Arc<Self>, StoreError> {
+        let settings = Settings {
+            store,
+            gate: GateSettings::default(),
+            dev: true,
+            policies: Vec::new(),
+            keep_results: Duration::ZERO,
+        };
+        let service = Self::over(engine, settings, None).await?;
+        service.gate.close();
+        Ok(Arc::new(service))
+    }
+
+    async fn over(engine: Engine, settings: Settings, hold: Option<File>) -> Result<Self, StoreError> {
+        Ok(Self {
+            engine,
+            store: Store::open(settings.store.clone()).await?,
+            gate: Gate::new(settings.gate),
+            running: Running::default(),
+            policies: Policies::new(settings.policies.clone()),
+            metrics: Metrics::default(),
+            clock: Clock::start(),
+            settings,
+            server_id: fresh_id("srv"),
+            _hold: hold,
         })
     }
 
@@ -125,6 +147,10 @@ impl Service {
 
     pub const fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    pub(crate) const fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub fn now(&self) -> f64 {

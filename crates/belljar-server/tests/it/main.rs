@@ -7,4 +7,5 @@
 )]
 
 mod databases;
+mod http;
 mod store;

@@ -1,14 +1,12 @@
 //! Figures that Prometheus collects.
 
-use belljar_core::ErrorKind;
+use belljar_core::{ErrorKind, Record};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-
-use crate::wire::Execution;
 
 /// One label and its value.
 type Label = [(&'static str, String); 1];
@@ -79,29 +77,29 @@ impl Metrics {
         self
     }
 
-    pub(super) fn ran(&self, execution: &Execution) {
+    pub(super) fn ended(&self, record: &Record) {
         self.executions
-            .get_or_create(&[("status", execution.status.clone())])
+            .get_or_create(&[("status", record.status.word().to_owned())])
             .inc();
-        if let Some(outcome) = &execution.outcome {
-            self.wall_time.observe(outcome.duration);
+        if let Some(seconds) = record.wall_time_seconds {
+            self.wall_time.observe(seconds);
         }
     }
 
-    pub(super) fn refused(&self, kind: ErrorKind) {
+    pub(crate) fn refused(&self, kind: ErrorKind) {
         self.refusals
             .get_or_create(&[("kind", kind.word().to_owned())])
             .inc();
     }
 
-    pub(super) fn answered(&self, status: u16, seconds: f64) {
+    pub(crate) fn answered(&self, status: u16, seconds: f64) {
         self.requests
             .get_or_create(&[("status", status.to_string())])
             .inc();
         self.answer_time.observe(seconds);
     }
 
-    pub(super) fn text(&self, running: usize, waiting: usize) -> String {
+    pub(crate) fn text(&self, running: usize, waiting: usize) -> String {
         self.running.set(i64::try_from(running).unwrap_or(i64::MAX));
         self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         let mut text = String::new();
