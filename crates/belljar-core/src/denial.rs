@@ -32,6 +32,8 @@ words! {
         ArgumentInvalid = "argument_invalid",
         CodeEmpty = "code_empty",
         ApprovalRequired = "approval_required",
+        ApprovalDenied = "approval_denied",
+        ApprovalExpired = "approval_expired",
         PolicyNotAllowed = "policy_not_allowed",
         QuotaExceeded = "quota_exceeded",
     }

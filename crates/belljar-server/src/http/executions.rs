@@ -23,7 +23,7 @@ pub(super) enum Mode {
     /// In the answer; hanging up ends the execution.
     #[default]
     Wait,
-    /// As server-sent events: `started`, `output`, and `result` or `problem`; hanging up ends the execution.
+    /// As server-sent events: `started` or `pending`, `output`, and `result` or `problem`; hanging up ends the execution.
     Stream,
     /// Later: the answer is its id.
     Background,
@@ -90,6 +90,7 @@ pub(super) async fn create(
             let execution = Execution {
                 execution_id: started.execution_id,
                 status: started.record.status.word().to_owned(),
+                approval_id: started.approval_id,
                 success: None,
                 outcome: None,
                 record: serde_json::to_value(&started.record).unwrap_or_default(),

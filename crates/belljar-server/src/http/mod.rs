@@ -1,6 +1,7 @@
 //! The service over HTTP. Handlers read what came, ask the service, and write what it says; they decide nothing.
 
 mod answer;
+mod approvals;
 mod caller;
 mod docs;
 mod executions;
@@ -39,6 +40,11 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(executions::create, executions::list))
         .routes(routes!(executions::get))
         .routes(routes!(executions::cancel))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::get))
+        .routes(routes!(approvals::grant))
+        .routes(routes!(approvals::deny))
+        .routes(routes!(approvals::webhook))
         .routes(routes!(policies::list, policies::define))
         .routes(routes!(policies::get, policies::put, policies::delete))
         .routes(routes!(records::list))

@@ -21,6 +21,7 @@ pub fn document() -> OpenApi {
     api.security = Some(vec![SecurityRequirement::new("key", [""; 0])]);
     let tags = [
         ("executions", "Running code and commands"),
+        ("approvals", "What waits for somebody's word"),
         ("policies", "What is permitted"),
         ("records", "What ran, and what was refused"),
         ("audit", "The chain that shows whether a record was changed"),

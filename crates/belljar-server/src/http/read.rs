@@ -64,6 +64,18 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
     }
 }
 
+/// A body as it came.
+#[derive(Debug)]
+pub(super) struct Raw(pub(super) Vec<u8>);
+
+impl FromRequest<Shared> for Raw {
+    type Rejection = Failed;
+
+    async fn from_request(request: Request, shared: &Shared) -> Result<Self, Failed> {
+        Ok(Self(bytes(request, shared.largest_body).await?))
+    }
+}
+
 /// All of a body, if it is not too large and does not take too long.
 async fn bytes(request: Request, largest: usize) -> Result<Vec<u8>, Failed> {
     let collecting = Limited::new(request.into_body(), largest).collect();

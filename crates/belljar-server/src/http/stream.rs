@@ -26,11 +26,17 @@ enum State {
     Over,
 }
 
-/// Tells an execution: `started`, `output` as it comes, and at last `result` or `problem`.
+/// Tells an execution: `started`, or `pending` where somebody has to approve it, `output` as it comes, and at last `result` or `problem`.
 pub(super) fn tell(started: Started, output: mpsc::UnboundedReceiver<Output>) -> Response {
+    let name = match started.approval_id {
+        Some(_) => "pending",
+        None => "started",
+    };
     let first = event(
-        "started",
-        &json!({ "execution_id": started.execution_id, "record": started.record }),
+        name,
+        &json!({
+            "execution_id": started.execution_id, "approval_id": started.approval_id, "record": started.record,
+        }),
     );
     let state = State::Running {
         output,

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Service;
+use super::approvals::Question;
 use super::error::ServiceError;
 use super::gate::Ticket;
 use super::identity::Identity;
@@ -44,6 +45,8 @@ pub type Output = (Stream, Vec<u8>);
 #[derive(Debug)]
 pub struct Started {
     pub execution_id: String,
+    /// What it waits for before it runs.
+    pub approval_id: Option<String>,
     pub record: Record,
     /// Ends it, if it has not ended.
     pub cancel: CancellationToken,
@@ -62,6 +65,7 @@ pub enum Answer {
 /// An execution on its way through the engine.
 struct Job {
     record: Record,
+    approval_id: Option<String>,
     policy: Arc<Policy>,
     request: Request,
     keep: bool,
@@ -89,49 +93,67 @@ impl Service {
         let tenant = self.tenant_of(&who, &wish).await?;
         request.caller.tenant_id = Some(tenant.clone());
         let policy = self.policy_for(wish.policy_id.as_deref()).await?;
+        // The guard asks for approval last, so what is planned as approved only lacks that.
+        let needs_approval = policy.require_approval || wish.is_escalated()?;
+        request.approved = needs_approval;
         let planned = self.plan(&who, &policy, &request).await?;
-        let ticket = self.gate.enter(&tenant)?;
-        let mut record = Record::of_request(
-            fresh_id("exe"),
-            &policy,
-            &request,
-            SandboxStatus::Running,
-            self.now(),
-        );
-        record.code_hash = planned.plan().code_hash().to_owned();
-        let keep = keep || repeat.is_some();
-        let begin = Begin {
-            record: record.clone(),
-            server_id: self.server_id.clone(),
-            quotas: policy.quotas,
-            repeat,
-            now: record.created_at,
+        let ticket = match needs_approval {
+            true => None,
+            false => Some(self.gate.enter(&tenant)?),
         };
-        match self.store.begin(begin).await? {
-            Begun::Reserved => {}
-            Begun::Exceeded(exceeded) => return Err(over_quota(&policy, record, &exceeded)),
-            Begun::Repeated { execution_id } => return self.repeated(&who, &execution_id).await,
-            Begun::Mistaken => {
-                return Err(ServiceError::Conflict(
-                    "this Idempotency-Key was used for another request".to_owned(),
-                ));
-            }
-        }
-        let job = Job {
-            record: record.clone(),
+        let status = match needs_approval {
+            true => SandboxStatus::Pending,
+            false => SandboxStatus::Running,
+        };
+        let record = Record::of_request(fresh_id("exe"), &policy, &request, status, self.now());
+        let mut job = Job {
+            record,
+            approval_id: None,
+            keep: keep || repeat.is_some(),
             policy,
             request,
-            keep,
             cancel: CancellationToken::new(),
             output,
         };
-        Ok(Answer::Started(Box::new(self.start(job, planned, ticket))))
+        let begun = match ticket {
+            None => match self.ask(&wish, &job.policy, &job.record, repeat).await? {
+                Ok(question) => {
+                    job.approval_id = Some(question.approval_id.clone());
+                    Ok(Admission::Question(question))
+                }
+                Err(begun) => Err(begun),
+            },
+            Some(ticket) => {
+                let begin = Begin {
+                    record: job.record.clone(),
+                    server_id: self.server_id.clone(),
+                    quotas: job.policy.quotas,
+                    repeat,
+                    now: job.record.created_at,
+                };
+                match self.store.begin(begin).await? {
+                    Begun::Reserved => Ok(Admission::Ticket(ticket)),
+                    begun => Err(begun),
+                }
+            }
+        };
+        let admission = match begun {
+            Ok(admission) => admission,
+            Err(Begun::Exceeded(exceeded)) => return Err(over_quota(&job.policy, job.record, &exceeded)),
+            Err(Begun::Repeated { execution_id }) => return self.repeated(&who, &execution_id).await,
+            Err(Begun::Mistaken | Begun::Reserved) => {
+                let message = "this Idempotency-Key was used for another request";
+                return Err(ServiceError::Conflict(message.to_owned()));
+            }
+        };
+        Ok(Answer::Started(Box::new(self.start(job, planned, admission))))
     }
 
-    fn start(self: &Arc<Self>, job: Job, planned: Planned, ticket: Ticket) -> Started {
+    fn start(self: &Arc<Self>, job: Job, planned: Planned, admission: Admission) -> Started {
         let (tell, done) = oneshot::channel();
         let started = Started {
             execution_id: job.record.record_id.clone(),
+            approval_id: job.approval_id.clone(),
             record: job.record.clone(),
             cancel: job.cancel.clone(),
             done,
@@ -140,13 +162,13 @@ impl Service {
         let listed = self.running.list(&started.execution_id, job.cancel.clone());
         self.running.tasks.spawn(async move {
             // A task of its own, so that even a panic ends on record.
-            let ran = tokio::spawn(run(
-                Arc::clone(&service),
-                ticket,
-                planned,
-                job.cancel.clone(),
-                job.output.clone(),
-            ));
+            let way = Way {
+                record: job.record.clone(),
+                policy: Arc::clone(&job.policy),
+                cancel: job.cancel.clone(),
+                output: job.output.clone(),
+            };
+            let ran = tokio::spawn(run(Arc::clone(&service), admission, planned, way));
             let ran = ran.await.unwrap_or_else(|_| {
                 Err(ServiceError::Engine(
                     "the engine failed in an unexpected way".to_owned(),
@@ -168,6 +190,9 @@ impl Service {
     ) -> Result<wire::Execution, ServiceError> {
         let now = self.now();
         let mut more = json!({ "metadata": job.request.caller.metadata });
+        if let Some(approval_id) = &job.approval_id {
+            more["approval_id"] = Value::from(approval_id.clone());
+        }
         if job.policy.keep_code {
             more["code"] = Value::from(String::from_utf8_lossy(&job.request.code_bytes()).into_owned());
         }
@@ -202,6 +227,7 @@ impl Service {
         let execution = wire::Execution {
             execution_id: record.record_id.clone(),
             status: record.status.word().to_owned(),
+            approval_id: job.approval_id.clone(),
             success: Some(ran.as_ref().is_ok_and(|execution| execution.outcome.success())),
             outcome,
             record: json!(record),
@@ -297,14 +323,50 @@ impl Service {
     }
 }
 
-/// Waits for the turn and runs it.
-async fn run(
-    service: Arc<Service>,
-    ticket: Ticket,
-    planned: Planned,
+/// How an execution comes to its turn.
+enum Admission {
+    Ticket(Ticket),
+    /// Somebody has to approve it first.
+    Question(Question),
+}
+
+/// What an execution has with it on its way.
+struct Way {
+    record: Record,
+    policy: Arc<Policy>,
     cancel: CancellationToken,
     output: Option<mpsc::UnboundedSender<Output>>,
+}
+
+/// Waits for approval and for the turn, and runs it.
+async fn run(
+    service: Arc<Service>,
+    admission: Admission,
+    planned: Planned,
+    way: Way,
 ) -> Result<Execution, ServiceError> {
+    let Way {
+        record,
+        policy,
+        cancel,
+        output,
+    } = way;
+    let ticket = match admission {
+        Admission::Ticket(ticket) => ticket,
+        Admission::Question(question) => {
+            service.answered(&question, &record, &policy, &cancel).await?;
+            let tenant = record.tenant_id.as_deref().unwrap_or_default();
+            let ticket = service.gate.enter(tenant)?;
+            match service
+                .store
+                .proceed(&record, policy.quotas, service.now())
+                .await?
+            {
+                Begun::Exceeded(exceeded) => return Err(over_quota(&policy, record, &exceeded)),
+                _ => ticket,
+            }
+        }
+    };
     let turn = tokio::select! {
         turn = ticket.turn() => turn?,
         () = cancel.cancelled() => return Err(ServiceError::Cancelled),

@@ -31,6 +31,7 @@ impl Service {
             return Ok(wire::Execution {
                 execution_id: execution_id.to_owned(),
                 status: under_way.record.status.word().to_owned(),
+                approval_id: None,
                 success: None,
                 outcome: None,
                 record: json!(under_way.record),
@@ -50,6 +51,7 @@ impl Service {
         Ok(wire::Execution {
             execution_id: execution_id.to_owned(),
             status,
+            approval_id: record["approval_id"].as_str().map(str::to_owned),
             success: Some(success),
             outcome: None,
             record,
@@ -70,6 +72,7 @@ impl Service {
             .map(|one| wire::Execution {
                 execution_id: one.record.record_id.clone(),
                 status: one.record.status.word().to_owned(),
+                approval_id: None,
                 success: None,
                 outcome: None,
                 record: json!(one.record),

@@ -4,6 +4,7 @@
 //! An execution's way: the key says who asks, the policy what is permitted, the guard plans, the gate gives a place in
 //! the queue, the store reserves it, the engine runs it, the store records it. Only then is it told.
 
+mod approvals;
 mod clock;
 mod error;
 mod execute;
@@ -14,6 +15,7 @@ mod look_up;
 mod metrics;
 mod policies;
 mod running;
+mod webhook;
 
 use std::fs::File;
 use std::sync::Arc;
@@ -29,6 +31,10 @@ pub use gate::{Gate, GateSettings};
 pub use identity::Identity;
 pub use keys::KeyWish;
 pub use policies::PolicyFound;
+pub(crate) use webhook::SIGNATURE;
+pub use webhook::Webhook;
+
+use tokio::sync::Notify;
 
 use crate::store::{Key, KeyRow, Place, Role, Store, StoreError, Tenant};
 use metrics::Metrics;
@@ -51,6 +57,10 @@ pub struct Settings {
     pub policies: Vec<Policy>,
     /// How long results are kept that somebody comes for later.
     pub keep_results: Duration,
+    /// How long something waits for approval.
+    pub approval_time: Duration,
+    /// Who is told of what waits for approval.
+    pub webhook: Option<Webhook>,
 }
 
 /// A service at work. Many callers share it.
@@ -62,6 +72,8 @@ pub struct Service {
     running: Running,
     policies: Policies,
     metrics: Metrics,
+    /// Told when something was decided in this process.
+    decided: Notify,
     clock: Clock,
     settings: Settings,
     /// This process among others on the same store.
@@ -116,6 +128,8 @@ impl Service {
             dev: true,
             policies: Vec::new(),
             keep_results: Duration::ZERO,
+            approval_time: Duration::ZERO,
+            webhook: None,
         };
         let service = Self::over(engine, settings, None).await?;
         service.gate.close();
@@ -130,6 +144,7 @@ impl Service {
             running: Running::default(),
             policies: Policies::new(settings.policies.clone()),
             metrics: Metrics::default(),
+            decided: Notify::new(),
             clock: Clock::start(),
             settings,
             server_id: fresh_id("srv"),

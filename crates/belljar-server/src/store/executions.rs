@@ -1,6 +1,6 @@
 //! An execution in the store: it begins with a place in its quota, and ends with a record, once.
 
-use belljar_core::{Quotas, Record};
+use belljar_core::{Quotas, Record, SandboxStatus};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::Row;
@@ -88,7 +88,7 @@ impl Write for Begin {
             .await?;
         if let Err(exceeded) = reserved {
             let record = Record {
-                status: belljar_core::SandboxStatus::Failed,
+                status: SandboxStatus::Failed,
                 completed_at: Some(self.now),
                 error_message: Some(format!("QuotaExceeded: {exceeded}")),
                 ..self.record.clone()
@@ -96,19 +96,7 @@ impl Write for Begin {
             tx.append(EntryKind::Denial, &body(&record, &json!({}))).await?;
             return Ok(Begun::Exceeded(exceeded));
         }
-        sqlx::query(
-            "INSERT INTO unfinished (execution_id, server_id, tenant_id, policy_id, created_at, body)
-             VALUES ($1, $2, $3, $4, $5, $6)",
-        )
-        .bind(self.record.record_id.clone())
-        .bind(self.server_id.clone())
-        .bind(tenant)
-        .bind(self.record.policy_id.clone())
-        .bind(self.record.created_at)
-        .bind(text(&self.record)?)
-        .execute(&mut *tx.connection)
-        .await
-        .during("begin an execution")?;
+        tx.put_under_way(&self.record, &self.server_id).await?;
         if let Some(repeat) = &self.repeat {
             tx.remember(&self.record, repeat).await?;
         }
@@ -160,6 +148,25 @@ impl Write for Refuse {
 }
 
 impl Tx<'_> {
+    /// Puts an execution on the list of those that are under way.
+    pub(super) async fn put_under_way(&mut self, record: &Record, server_id: &str) -> Result<(), StoreError> {
+        sqlx::query(
+            "INSERT INTO unfinished (execution_id, server_id, tenant_id, policy_id, is_pending, created_at, body)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(record.record_id.clone())
+        .bind(server_id.to_owned())
+        .bind(record.tenant_id.clone().unwrap_or_default())
+        .bind(record.policy_id.clone())
+        .bind(i64::from(record.status == SandboxStatus::Pending))
+        .bind(record.created_at)
+        .bind(text(record)?)
+        .execute(&mut *self.connection)
+        .await
+        .during("begin an execution")
+        .map(drop)
+    }
+
     /// Takes an execution off the list; false if it was not on it.
     pub(super) async fn end(&mut self, execution_id: &str) -> Result<bool, StoreError> {
         sqlx::query("DELETE FROM unfinished WHERE execution_id = $1")

@@ -4,6 +4,7 @@
 //! (`writer`), many writes in one transaction, and nobody is told that something was written before it is durable.
 //! Times are seconds since the epoch and always the caller's: the store has no clock.
 
+mod approvals;
 mod chain;
 mod error;
 mod executions;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use sqlx::AnyPool;
 use sqlx::any::AnyPoolOptions;
 
+pub use approvals::{Approval, ApprovalKind, ApprovalState, Ask, Decision};
 pub use chain::{Entry, EntryKind, Head};
 pub use error::StoreError;
 pub use executions::{Begin, Begun, Finish, Kept, Repeat, Unfinished};

@@ -244,13 +244,15 @@ impl Tx<'_> {
     }
 
     async fn running(&mut self, tenant: &str, policy: &str) -> Result<i64, StoreError> {
-        sqlx::query("SELECT COUNT(*) FROM unfinished WHERE tenant_id = $1 AND policy_id = $2")
-            .bind(tenant.to_owned())
-            .bind(policy.to_owned())
-            .fetch_one(&mut *self.connection)
-            .await
-            .and_then(|row| row.try_get(0))
-            .during("look at a quota")
+        sqlx::query(
+            "SELECT COUNT(*) FROM unfinished WHERE tenant_id = $1 AND policy_id = $2 AND is_pending = 0",
+        )
+        .bind(tenant.to_owned())
+        .bind(policy.to_owned())
+        .fetch_one(&mut *self.connection)
+        .await
+        .and_then(|row| row.try_get(0))
+        .during("look at a quota")
     }
 
     /// Forgets slots that count for nothing any more.

@@ -47,12 +47,29 @@ impl Write for Recover {
                 record.completed_at = Some(self.now);
                 record.error_message = Some("Killed: the service that ran it ended before it did".to_owned());
                 tx.end(&record.record_id).await?;
+                tx.withdraw(&record.record_id, self.now).await?;
                 tx.append(EntryKind::Execution, &body(&record, &json!({})))
                     .await?;
                 ended += 1;
             }
         }
         Ok(ended)
+    }
+}
+
+impl Tx<'_> {
+    /// Nobody waits for the answers any more.
+    async fn withdraw(&mut self, execution_id: &str, now: f64) -> Result<(), StoreError> {
+        sqlx::query(
+            "UPDATE approvals SET state = 'withdrawn', decided_at = $1, held = NULL
+             WHERE execution_id = $2 AND state = 'pending'",
+        )
+        .bind(now)
+        .bind(execution_id.to_owned())
+        .execute(&mut *self.connection)
+        .await
+        .during("withdraw an approval")
+        .map(drop)
     }
 }
 

@@ -41,6 +41,8 @@ CREATE TABLE unfinished (
     server_id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
     policy_id TEXT NOT NULL,
+    -- Whether it waits for an approval and takes no place in a quota yet.
+    is_pending BIGINT NOT NULL,
     created_at DOUBLE PRECISION NOT NULL,
     body TEXT NOT NULL
 );
@@ -94,6 +96,23 @@ CREATE TABLE repeats (
     expires_at DOUBLE PRECISION NOT NULL,
     PRIMARY KEY (tenant_id, repeat_key)
 );
+CREATE TABLE approvals (
+    approval_id TEXT PRIMARY KEY,
+    execution_id TEXT NOT NULL,
+    tenant_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    created_at DOUBLE PRECISION NOT NULL,
+    expires_at DOUBLE PRECISION NOT NULL,
+    decided_at DOUBLE PRECISION,
+    decided_by TEXT,
+    reason TEXT,
+    -- What the approver sees.
+    summary TEXT NOT NULL,
+    -- The request with its code, until the decision.
+    held TEXT
+);
+CREATE INDEX approvals_by_state ON approvals (state, created_at);
 INSERT INTO chain (id, seq, hash, removed_seq, removed_hash) VALUES (1, 0, '', 0, '')
 "];
 

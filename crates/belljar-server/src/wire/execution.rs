@@ -54,6 +54,8 @@ pub struct ExecutionRequest {
     pub fresh_interpreter: bool,
     /// Refuse arguments that name places outside the work directory.
     pub check_paths: bool,
+    /// `use_default`, or `require_escalated`: somebody has to approve it, whatever the policy says.
+    pub sandbox_permissions: Option<String>,
     /// Whose it is, for a key that serves all tenants.
     pub tenant_id: Option<String>,
     /// Who of the tenant asks.
@@ -152,6 +154,18 @@ impl ExecutionRequest {
                 .insert(read::<Control>("require", control)?, Demand::Require);
         }
         Ok(request)
+    }
+
+    /// R52: whether the caller itself wants somebody to approve it.
+    pub fn is_escalated(&self) -> Result<bool, WireError> {
+        match self.sandbox_permissions.as_deref() {
+            None | Some("use_default") => Ok(false),
+            Some("require_escalated") => Ok(true),
+            Some(_) => Err(WireError::new(
+                "sandbox_permissions",
+                "is not known; use use_default or require_escalated",
+            )),
+        }
     }
 
     fn source(&self) -> Result<Source, WireError> {

@@ -2,11 +2,13 @@
 //!
 //! What comes in is read strictly: an unknown field is an error. What goes out has every field, also where it is null.
 
+mod approval;
 mod execution;
 mod outcome;
 mod problem;
 mod quantity;
 
+pub use approval::{Approval, Word};
 pub(crate) use execution::check_name;
 pub use execution::{ExecutionRequest, FileBytes, FileContent, LimitWishes, WireError};
 pub use outcome::{

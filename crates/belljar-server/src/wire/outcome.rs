@@ -16,6 +16,9 @@ pub struct Execution {
     pub execution_id: String,
     /// `pending`, `running`, `completed`, `failed`, `timeout` or `killed`.
     pub status: String,
+    /// What it waits for, or waited for, before it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
     /// Completed, and with exit code 0; null until it is over.
     pub success: Option<bool>,
     /// What happened; null until it is over, and where it is no longer kept.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::problem::Problem;
 
 /// What can be configured: its name in the file, what is built in, and what it is for.
-pub(crate) const KNOWN: [Known; 10] = [
+pub(crate) const KNOWN: [Known; 13] = [
     Known::new(
         "listen",
         Some("127.0.0.1:8377"),
@@ -24,6 +24,13 @@ pub(crate) const KNOWN: [Known; 10] = [
         "what running work gets when the service ends",
     ),
     Known::new("keep_results", Some("1h"), "how long results are kept"),
+    Known::new(
+        "approval_time",
+        Some("1h"),
+        "how long something waits for approval",
+    ),
+    Known::new("webhook", None, "a URL that is told what waits for approval"),
+    Known::new("webhook_secret", None, "what signs its messages"),
     Known::new("log", Some("text"), "the form of the log: text or json"),
 ];
 

@@ -1,5 +1,6 @@
 //! The service over HTTP, on a real engine and real databases.
 
+mod approvals;
 mod auth;
 mod bad_input;
 mod executions;
@@ -52,6 +53,8 @@ fn settings(database: &Database) -> Settings {
         dev: false,
         policies: Vec::new(),
         keep_results: Duration::from_secs(3600),
+        approval_time: Duration::from_secs(3600),
+        webhook: None,
     }
 }
 

@@ -39,6 +39,12 @@ pub(crate) struct ServeArgs {
     /// How long results are kept that somebody comes for later
     #[arg(long, value_name = "TIME")]
     pub(crate) keep_results: Option<String>,
+    /// How long something waits for approval
+    #[arg(long, value_name = "TIME")]
+    pub(crate) approval_time: Option<String>,
+    /// A URL that is told what waits for approval; BELLJAR_WEBHOOK_SECRET signs the messages
+    #[arg(long, value_name = "URL")]
+    pub(crate) webhook: Option<String>,
     /// The log on standard error: text or json
     #[arg(long, value_name = "FORM")]
     pub(crate) log: Option<String>,

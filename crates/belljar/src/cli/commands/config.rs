@@ -26,10 +26,11 @@ pub(crate) fn config(args: &ConfigArgs) -> Result<u8, Problem> {
             let valued = config.get(known.name, None);
             Shown {
                 name: known.name,
-                // A URL may hold a password.
+                // A URL may hold a password, and a secret is one.
                 value: valued
                     .as_ref()
                     .map(|valued| match (known.name, valued.text.parse()) {
+                        ("webhook_secret", _) => "…".to_owned(),
                         ("store", Ok(place)) => belljar_server::store::Place::to_string(&place),
                         _ => valued.text.clone(),
                     }),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use belljar::{Bytes, Policy, Seconds, load};
 use belljar_server::http;
-use belljar_server::service::{GateSettings, Settings};
+use belljar_server::service::{GateSettings, Settings, Webhook};
 use belljar_server::store::Place;
 
 use super::super::args::ServeArgs;
@@ -62,6 +62,12 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
         "--keep-results 1h",
     )?;
     let largest_body: Bytes = needed("max_body", get("max_body", &args.max_body), "--max-body 32M")?;
+    let approval_time: Seconds = needed(
+        "approval_time",
+        get("approval_time", &args.approval_time),
+        "--approval-time 1h",
+    )?;
+    let webhook = webhook(get("webhook", &args.webhook), get("webhook_secret", &None))?;
     let log = match get("log", &args.log).map(|valued| valued.text).as_deref() {
         Some("json") => LogForm::Json,
         Some("text") | None => LogForm::Text,
@@ -82,6 +88,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
             dev: args.dev,
             policies,
             keep_results: keep_results.duration(),
+            approval_time: approval_time.duration(),
+            webhook,
         },
         limits: http::Limits {
             ending: drain.duration(),
@@ -90,6 +98,19 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
         largest_body: usize::try_from(largest_body.get()).unwrap_or(usize::MAX),
         log,
     })
+}
+
+/// Who is told of what waits for approval.
+fn webhook(url: Option<Valued>, secret: Option<Valued>) -> Result<Option<Webhook>, Problem> {
+    match (url, secret) {
+        (None, _) => Ok(None),
+        (Some(url), Some(secret)) => Ok(Some(Webhook {
+            url: url.text,
+            secret: secret.text.into(),
+        })),
+        (Some(_), None) => Err(Problem::usage("a webhook needs a secret that signs its messages")
+            .hint("set BELLJAR_WEBHOOK_SECRET, or webhook_secret in belljar.toml")),
+    }
 }
 
 /// Where the store is: a file in the data directory unless said.

@@ -1,0 +1,339 @@
+//! Asking somebody who may (R12), and waiting for their word.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::{Denial, DenialCode, Policy, Record};
+use belljar_engine::fresh_id;
+use serde_json::{Value, json};
+use similar::TextDiff;
+use tokio_util::sync::CancellationToken;
+
+use super::Service;
+use super::error::ServiceError;
+use super::identity::Identity;
+use crate::store::{Approval, ApprovalKind, ApprovalState, Ask, Begun, Decision, RecordFilter, Repeat, Role};
+use crate::wire::{self, ExecutionRequest, WireError};
+
+/// How often a question is looked at, in case it was answered at another server.
+const LOOKING: Duration = Duration::from_millis(500);
+/// The longest reason.
+const LONGEST_REASON: usize = 2_000;
+/// How many records of a run id are looked through for code that was approved.
+const LOOKED_THROUGH: usize = 100;
+
+/// A question that waits for its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) approval_id: String,
+    expires_at: f64,
+}
+
+impl Service {
+    /// Puts the question whether something may run.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        wish: &ExecutionRequest,
+        policy: &Policy,
+        record: &Record,
+        repeat: Option<Repeat>,
+    ) -> Result<Result<Question, Begun>, ServiceError> {
+        let question = self.question();
+        let summary = json!({
+            "user_id": record.user_id, "run_id": record.run_id, "policy_id": record.policy_id,
+            "policy_hash": record.policy_hash, "code_hash": record.code_hash, "asks": asks(wish, policy),
+        });
+        let ask = Ask {
+            approval_id: question.approval_id.clone(),
+            kind: ApprovalKind::Execution,
+            record: record.clone(),
+            server_id: Some(self.server_id.clone()),
+            summary,
+            held: json!(wish),
+            repeat,
+            expires_at: question.expires_at,
+            now: self.now(),
+        };
+        match self.store.ask(ask).await? {
+            Begun::Reserved => {}
+            other => return Ok(Err(other)),
+        }
+        self.tell_webhook(&question.approval_id).await;
+        Ok(Ok(question))
+    }
+
+    fn question(&self) -> Question {
+        Question {
+            approval_id: fresh_id("apr"),
+            expires_at: self.now() + self.settings.approval_time.as_secs_f64(),
+        }
+    }
+
+    /// Waits until it is answered. Anything but a yes is an error.
+    pub(super) async fn answered(
+        &self,
+        question: &Question,
+        record: &Record,
+        policy: &Policy,
+        cancel: &CancellationToken,
+    ) -> Result<(), ServiceError> {
+        loop {
+            let decided = self.decided.notified();
+            let found = self.store.approval(&question.approval_id).await?;
+            let (code, message) = match found {
+                Some(approval) if approval.state == ApprovalState::Granted => return Ok(()),
+                Some(approval) if approval.state == ApprovalState::Pending => {
+                    let now = self.now();
+                    if now >= question.expires_at {
+                        self.decide_as(&question.approval_id, ApprovalState::Expired, "the service", None)
+                            .await?;
+                        continue;
+                    }
+                    let left = Duration::from_secs_f64(question.expires_at - now);
+                    tokio::select! {
+                        () = decided => {}
+                        () = tokio::time::sleep(LOOKING.min(left)) => {}
+                        () = cancel.cancelled() => {
+                            self.decide_as(&question.approval_id, ApprovalState::Withdrawn, "the caller", None).await?;
+                            return Err(ServiceError::Cancelled);
+                        }
+                    }
+                    continue;
+                }
+                Some(approval) if approval.state == ApprovalState::Denied => {
+                    let reason = approval
+                        .reason
+                        .unwrap_or_else(|| "no reason was given".to_owned());
+                    (
+                        DenialCode::ApprovalDenied,
+                        format!("it was not approved: {reason}"),
+                    )
+                }
+                Some(approval) if approval.state == ApprovalState::Expired => (
+                    DenialCode::ApprovalExpired,
+                    "nobody approved it in time".to_owned(),
+                ),
+                _ => return Err(ServiceError::Cancelled),
+            };
+            let denial = Denial::new(
+                code,
+                "require_approval",
+                question.approval_id.clone(),
+                format!("policy `{}`: {message}", policy.policy_id),
+                "ask again, or have somebody look at it",
+            );
+            return Err(ServiceError::Denied {
+                denial: Box::new(denial),
+                record: Box::new(record.clone()),
+                retry_after: None,
+            });
+        }
+    }
+
+    /// Says yes or no, once.
+    pub async fn decide(
+        &self,
+        who: &Identity,
+        approval_id: &str,
+        grant: bool,
+        reason: Option<String>,
+    ) -> Result<wire::Approval, ServiceError> {
+        who.may(Role::Approve)?;
+        let approval = self.visible_approval(who, approval_id).await?;
+        self.decide_with(&approval, grant, who.label(), reason).await
+    }
+
+    pub(super) async fn decide_with(
+        &self,
+        approval: &Approval,
+        grant: bool,
+        by: &str,
+        reason: Option<String>,
+    ) -> Result<wire::Approval, ServiceError> {
+        if let Some(reason) = &reason
+            && (reason.len() > LONGEST_REASON || reason.contains('\0'))
+        {
+            let message = format!("must be text of at most {LONGEST_REASON} bytes");
+            return Err(WireError::new("reason", message).into());
+        }
+        if !grant && reason.as_ref().is_none_or(|reason| reason.trim().is_empty()) {
+            return Err(WireError::new("reason", "is missing: say why not").into());
+        }
+        let state = match grant {
+            true => ApprovalState::Granted,
+            false => ApprovalState::Denied,
+        };
+        let late = approval.state == ApprovalState::Pending && self.now() >= approval.expires_at;
+        if late || !self.decide_as(&approval.approval_id, state, by, reason).await? {
+            let found = self.store.approval(&approval.approval_id).await?;
+            let state = match (late, found) {
+                (true, _) => ApprovalState::Expired,
+                (false, found) => found.map_or(ApprovalState::Withdrawn, |found| found.state),
+            };
+            let message = format!("approval {} is {state} already", approval.approval_id);
+            return Err(ServiceError::Conflict(message));
+        }
+        let found = self.store.approval(&approval.approval_id).await?;
+        let found = found.ok_or_else(|| not_found(&approval.approval_id))?;
+        self.shown(found).await
+    }
+
+    async fn decide_as(
+        &self,
+        approval_id: &str,
+        state: ApprovalState,
+        by: &str,
+        reason: Option<String>,
+    ) -> Result<bool, ServiceError> {
+        let decision = Decision {
+            approval_id: approval_id.to_owned(),
+            state,
+            by: by.to_owned(),
+            reason,
+            now: self.now(),
+        };
+        let decided = self.store.decide(decision).await?;
+        self.decided.notify_waiters();
+        Ok(decided)
+    }
+
+    /// Approvals that may be seen, the newest first.
+    pub async fn list_approvals(
+        &self,
+        who: &Identity,
+        state: Option<ApprovalState>,
+    ) -> Result<Vec<wire::Approval>, ServiceError> {
+        self.may_see_approvals(who)?;
+        let mut shown = Vec::new();
+        for approval in self.store.approvals(who.tenant(), state).await? {
+            shown.push(self.shown(approval).await?);
+        }
+        Ok(shown)
+    }
+
+    pub async fn get_approval(
+        &self,
+        who: &Identity,
+        approval_id: &str,
+    ) -> Result<wire::Approval, ServiceError> {
+        self.may_see_approvals(who)?;
+        let approval = self.visible_approval(who, approval_id).await?;
+        self.shown(approval).await
+    }
+
+    fn may_see_approvals(&self, who: &Identity) -> Result<(), ServiceError> {
+        who.may(Role::Approve).or_else(|_| who.may(Role::Read))
+    }
+
+    async fn visible_approval(&self, who: &Identity, approval_id: &str) -> Result<Approval, ServiceError> {
+        let found = self.store.approval(approval_id).await?;
+        found
+            .filter(|approval| who.sees(Some(&approval.tenant_id)))
+            .ok_or_else(|| not_found(approval_id))
+    }
+
+    /// What an approver sees.
+    pub(super) async fn shown(&self, approval: Approval) -> Result<wire::Approval, ServiceError> {
+        let summary = &approval.summary;
+        let text = |name: &str| summary[name].as_str().map(str::to_owned);
+        let is_tool = approval.kind == ApprovalKind::Tool.word();
+        let held = approval.held.clone();
+        let request: Option<ExecutionRequest> = match (&held, is_tool) {
+            (Some(held), false) => serde_json::from_value(held.clone()).ok(),
+            _ => None,
+        };
+        let diff = match request.as_ref().and_then(|request| request.code.as_deref()) {
+            Some(code) => self.diff(&approval, code).await?,
+            None => None,
+        };
+        Ok(wire::Approval {
+            user_id: text("user_id"),
+            run_id: text("run_id"),
+            policy_id: text("policy_id").unwrap_or_default(),
+            policy_hash: text("policy_hash").unwrap_or_default(),
+            code_hash: text("code_hash").unwrap_or_default(),
+            asks: serde_json::from_value(summary["asks"].clone()).unwrap_or_default(),
+            request,
+            diff,
+            tool: held.filter(|_| is_tool),
+            approval_id: approval.approval_id,
+            execution_id: approval.execution_id,
+            tenant_id: approval.tenant_id,
+            kind: approval.kind,
+            state: approval.state.word().to_owned(),
+            created_at: approval.created_at,
+            expires_at: approval.expires_at,
+            decided_at: approval.decided_at,
+            decided_by: approval.decided_by,
+            reason: approval.reason,
+        })
+    }
+
+    /// How the code differs from what was last approved for the same run id, where that was kept.
+    async fn diff(&self, approval: &Approval, code: &str) -> Result<Option<String>, ServiceError> {
+        let Some(run_id) = approval.summary["run_id"].as_str() else {
+            return Ok(None);
+        };
+        let filter = RecordFilter {
+            tenant_id: Some(approval.tenant_id.clone()),
+            run_id: Some(run_id.to_owned()),
+            policy_id: approval.summary["policy_id"].as_str().map(str::to_owned),
+            ..RecordFilter::default()
+        };
+        let page = self.store.records(&filter, LOOKED_THROUGH).await?;
+        let mut approved = page.records.iter().filter(|(_, record)| was_approved(record));
+        let before = approved.find_map(|(_, record)| record["code"].as_str());
+        Ok(before.map(|before| {
+            TextDiff::from_lines(before, code)
+                .unified_diff()
+                .header("approved", "asked for")
+                .to_string()
+        }))
+    }
+}
+
+/// Whether somebody said yes to it: it has an approval and ran.
+fn was_approved(record: &Value) -> bool {
+    record["approval_id"].is_string() && record["denial"].is_null() && record["usage"].is_object()
+}
+
+/// What a request asks for beyond what everything has.
+fn asks(wish: &ExecutionRequest, policy: &Policy) -> Vec<String> {
+    let mut asks = Vec::new();
+    if wish.is_escalated().unwrap_or(false) {
+        asks.push("to be let out of the ordinary: sandbox_permissions = require_escalated".to_owned());
+    }
+    let network = match &wish.network {
+        Some(network) => network.clone(),
+        None => policy.permitted_network().word().to_owned(),
+    };
+    if network != "none" {
+        asks.push(format!("network: {network}"));
+    }
+    if let Some(command) = &wish.command {
+        asks.push(format!("a command: {}", command.join(" ")));
+    }
+    if let Some(environment) = wish.environment.as_ref().filter(|name| *name != "host") {
+        asks.push(format!("environment: {environment}"));
+    }
+    asks.extend(wish.mounts.iter().map(|mount| format!("mount: {mount}")));
+    let listed = |what: &str, names: Vec<&String>| -> Option<String> {
+        let names: Vec<_> = names.into_iter().map(String::as_str).collect();
+        (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+    };
+    asks.extend(listed("variables", wish.env.keys().collect()));
+    asks.extend(listed("files in", wish.files.keys().collect()));
+    asks.extend(listed("files out", wish.outputs.iter().collect()));
+    asks
+}
+
+fn not_found(approval_id: &str) -> ServiceError {
+    ServiceError::NotFound {
+        what: "approval",
+        name: approval_id
+            .chars()
+            .take(100)
+            .flat_map(char::escape_debug)
+            .collect(),
+    }
+}
