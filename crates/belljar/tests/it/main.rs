@@ -18,6 +18,7 @@ mod harness;
 mod languages;
 mod machine;
 mod requirements;
+mod service;
 mod session;
 mod smoke;
 mod warm;
