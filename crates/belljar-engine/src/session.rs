@@ -196,8 +196,18 @@ impl Session {
         Ok(files::delete(&*self.directory()?, path)?)
     }
 
+    /// Whether it has ended, by whatever.
+    pub fn is_over(&self) -> bool {
+        self.commands.is_closed()
+    }
+
     /// Ends everything and waits until nothing is left.
     pub async fn close(self) -> Result<(), SessionError> {
+        self.end().await
+    }
+
+    /// [`Session::close`] for one of several owners: whatever the others ask for then fails.
+    pub async fn end(&self) -> Result<(), SessionError> {
         let (answer, done) = oneshot::channel();
         if self.commands.send(Command::Close { answer }).await.is_err() {
             // It is over already, and whoever ended it waited for that.

@@ -14,12 +14,12 @@ use super::caller::Caller;
 use super::read::{Body, Id, Params};
 use super::stream;
 use crate::service::{Answer, Asked, ServiceError};
-use crate::wire::{Execution, ExecutionRequest, Problem, WireError};
+use crate::wire::{Execution, ExecutionRequest, Problem, StreamEvent, WireError};
 
 /// How the result is to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     /// In the answer; hanging up ends the execution.
     #[default]
     Wait,
@@ -33,6 +33,7 @@ pub(super) enum Mode {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CreateParams {
+    #[param(inline)]
     mode: Mode,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct CreateParams {
     request_body = ExecutionRequest,
     responses(
         (status = 200, description = "It ran; whatever became of the program is in the outcome", content(
-            (Execution = "application/json"), (String = "text/event-stream"))),
+            (Execution = "application/json"), (StreamEvent = "text/event-stream"))),
         (status = 202, description = "It runs in the background", body = Execution),
         (status = "default", description = "It did not run", body = Problem, content_type = "application/problem+json"),
     )
@@ -85,7 +86,7 @@ pub(super) async fn create(
         }
     };
     match params.mode {
-        Mode::Stream => Ok(stream::tell(started, output)),
+        Mode::Stream => Ok(stream::tell(started, output, stream::output)),
         Mode::Background => {
             let execution = Execution {
                 execution_id: started.execution_id,

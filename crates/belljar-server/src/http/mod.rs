@@ -11,6 +11,8 @@ mod policies;
 mod read;
 mod records;
 mod server;
+mod sessions;
+mod socket;
 mod stream;
 mod system;
 mod watch;
@@ -40,6 +42,19 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(executions::create, executions::list))
         .routes(routes!(executions::get))
         .routes(routes!(executions::cancel))
+        .routes(routes!(sessions::create, sessions::list))
+        .routes(routes!(sessions::get, sessions::delete))
+        .routes(routes!(sessions::execute))
+        .routes(routes!(sessions::interrupt))
+        .routes(routes!(sessions::reset))
+        .routes(routes!(sessions::logs))
+        .routes(routes!(sessions::files))
+        .routes(routes!(
+            sessions::get_file,
+            sessions::put_file,
+            sessions::delete_file
+        ))
+        .routes(routes!(socket::socket))
         .routes(routes!(approvals::list))
         .routes(routes!(approvals::get))
         .routes(routes!(approvals::grant))
@@ -53,6 +68,7 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(records::audit_head))
         .routes(routes!(records::audit_entries))
         .routes(routes!(records::audit_verify))
+        .routes(routes!(records::audit_forget))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::tenants, keys::create_tenant))

@@ -21,6 +21,7 @@ pub fn document() -> OpenApi {
     api.security = Some(vec![SecurityRequirement::new("key", [""; 0])]);
     let tags = [
         ("executions", "Running code and commands"),
+        ("sessions", "Interpreters that stay"),
         ("approvals", "What waits for somebody's word"),
         ("policies", "What is permitted"),
         ("records", "What ran, and what was refused"),

@@ -336,3 +336,47 @@ pub(super) async fn audit_verify(
         },
     }))
 }
+
+/// What is old enough to be forgotten.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForgetRequest {
+    /// Entries from before this time, in seconds since the epoch.
+    before: f64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ForgetAnswer {
+    /// How many entries were removed.
+    removed: u64,
+}
+
+/// Removes old entries from the beginning of the chain. What stays can still be proved: an entry says what went.
+#[utoipa::path(
+    post, path = "/v1/audit/forget", tag = "audit", request_body = ForgetRequest,
+    responses(
+        (status = 200, body = ForgetAnswer),
+        (status = "default", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn audit_forget(
+    State(shared): State<Shared>,
+    Caller(who): Caller,
+    crate::http::read::Body(request): crate::http::read::Body<ForgetRequest>,
+) -> Result<Json<ForgetAnswer>, Failed> {
+    who.may_operate()?;
+    let now = shared.service.now();
+    if request.before > now {
+        return Err(WireError {
+            field: "before".to_owned(),
+            message: "is in the future".to_owned(),
+        }
+        .into());
+    }
+    let removed = shared
+        .service
+        .store()
+        .forget(request.before, who.label(), now)
+        .await?;
+    Ok(Json(ForgetAnswer { removed }))
+}

@@ -12,13 +12,15 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::DropGuard;
 
+use belljar_engine::session::Event as SessionEvent;
+
 use crate::service::{Output, ServiceError, Started};
 use crate::wire;
 
 /// What is still to be told.
-enum State {
+enum State<T> {
     Running {
-        output: mpsc::UnboundedReceiver<Output>,
+        happening: mpsc::UnboundedReceiver<T>,
         done: oneshot::Receiver<Result<wire::Execution, ServiceError>>,
         /// Whoever hangs up ends it.
         guard: DropGuard,
@@ -27,7 +29,11 @@ enum State {
 }
 
 /// Tells an execution: `started`, or `pending` where somebody has to approve it, `output` as it comes, and at last `result` or `problem`.
-pub(super) fn tell(started: Started, output: mpsc::UnboundedReceiver<Output>) -> Response {
+pub(super) fn tell<T: Send + 'static>(
+    started: Started,
+    happening: mpsc::UnboundedReceiver<T>,
+    form: fn(T) -> (&'static str, Value),
+) -> Response {
     let name = match started.approval_id {
         Some(_) => "pending",
         None => "started",
@@ -39,22 +45,27 @@ pub(super) fn tell(started: Started, output: mpsc::UnboundedReceiver<Output>) ->
         }),
     );
     let state = State::Running {
-        output,
+        happening,
         done: started.done,
         guard: started.cancel.drop_guard(),
     };
-    let rest = stream::unfold(state, async |state| {
+    let rest = stream::unfold(state, move |state| async move {
         let State::Running {
-            mut output,
+            mut happening,
             done,
             guard,
         } = state
         else {
             return None;
         };
-        if let Some((stream, bytes)) = output.recv().await {
-            let event = event("output", &piece(stream, &bytes));
-            return Some((Ok(event), State::Running { output, done, guard }));
+        if let Some(one) = happening.recv().await {
+            let (name, data) = form(one);
+            let state = State::Running {
+                happening,
+                done,
+                guard,
+            };
+            return Some((Ok(event(name, &data)), state));
         }
         let told = match done.await {
             Ok(Ok(execution)) => event("result", &json!(execution)),
@@ -70,6 +81,22 @@ pub(super) fn tell(started: Started, output: mpsc::UnboundedReceiver<Output>) ->
 fn event(name: &str, data: &Value) -> Event {
     // JSON has no line of its own that could end the event.
     Event::default().event(name).data(data.to_string())
+}
+
+/// A piece of output, as an event.
+pub(super) fn output((stream, bytes): Output) -> (&'static str, Value) {
+    ("output", piece(stream, &bytes))
+}
+
+/// What happens in a session, as an event.
+pub(super) fn happening(event: SessionEvent) -> (&'static str, Value) {
+    match event {
+        SessionEvent::Output(stream, bytes) => ("output", piece(stream, &bytes)),
+        SessionEvent::Display(display) => ("display", json!(display)),
+        SessionEvent::ToolStarted { call, name } => ("tool_started", json!({ "call": call, "name": name })),
+        SessionEvent::ToolEnded(call) => ("tool_ended", json!(wire::ToolCall::from(&call))),
+        _ => ("unknown", Value::Null),
+    }
 }
 
 /// A piece of output: text, or base64 where it is none.

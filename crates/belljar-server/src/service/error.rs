@@ -29,6 +29,11 @@ pub enum ServiceError {
     NotFound { what: &'static str, name: String },
     #[error("{0}")]
     Conflict(String),
+    /// A session that is over.
+    #[error("{0}")]
+    Gone(String),
+    #[error("this tenant has its {most} sessions already")]
+    TooManySessions { most: usize },
     #[error("{waiting} requests of this tenant are waiting already")]
     Busy { waiting: usize },
     /// Before it began.
@@ -55,10 +60,10 @@ impl ServiceError {
             } => ErrorKind::QuotaExceeded,
             Self::Denied { .. } => ErrorKind::Denied,
             Self::Wire(_) | Self::Policy(_) => ErrorKind::Usage,
-            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::NotFound { .. } | Self::Gone(_) => ErrorKind::NotFound,
             Self::Conflict(_) => ErrorKind::Conflict,
             Self::Cancelled => ErrorKind::Killed,
-            Self::Busy { .. } => ErrorKind::Busy,
+            Self::Busy { .. } | Self::TooManySessions { .. } => ErrorKind::Busy,
             Self::ShuttingDown | Self::Store(_) | Self::Unrecorded(_) => ErrorKind::Unavailable,
             Self::Engine(_) => ErrorKind::Engine,
         }
@@ -100,6 +105,10 @@ impl ServiceError {
                 problem = problem.hint("try again in a moment, or send less at once");
                 problem.retry_after = Some(1);
             }
+            Self::TooManySessions { .. } => {
+                problem = problem.hint("end one that is not needed any more");
+            }
+            Self::Gone(_) => problem = problem.hint("open another session"),
             Self::ShuttingDown => problem.retry_after = Some(5),
             Self::Store(error) | Self::Unrecorded(error) => {
                 problem.hint = error.hint().map(str::to_owned);

@@ -4,8 +4,11 @@
 //! An execution's way: the key says who asks, the policy what is permitted, the guard plans, the gate gives a place in
 //! the queue, the store reserves it, the engine runs it, the store records it. Only then is it told.
 
+mod admission;
 mod approvals;
+mod cells;
 mod clock;
+mod conclude;
 mod error;
 mod execute;
 mod gate;
@@ -15,6 +18,8 @@ mod look_up;
 mod metrics;
 mod policies;
 mod running;
+mod sessions;
+mod tool_bridge;
 mod webhook;
 
 use std::fs::File;
@@ -25,12 +30,15 @@ use belljar_core::Policy;
 use belljar_engine::{Engine, fresh_id};
 
 pub use clock::Clock;
+pub use conclude::Started;
 pub use error::ServiceError;
-pub use execute::{Answer, Asked, Output, Started};
+pub use execute::{Answer, Asked, Output};
 pub use gate::{Gate, GateSettings};
 pub use identity::Identity;
 pub use keys::KeyWish;
 pub use policies::PolicyFound;
+pub use sessions::LiveSession;
+pub use tool_bridge::{Bridge, Connected, ToolAsked};
 pub(crate) use webhook::SIGNATURE;
 pub use webhook::Webhook;
 
@@ -40,6 +48,7 @@ use crate::store::{Key, KeyRow, Place, Role, Store, StoreError, Tenant};
 use metrics::Metrics;
 use policies::Policies;
 use running::Running;
+use sessions::Sessions;
 
 /// The tenant of those who name none.
 pub const DEFAULT_TENANT: &str = "default";
@@ -57,6 +66,10 @@ pub struct Settings {
     pub policies: Vec<Policy>,
     /// How long results are kept that somebody comes for later.
     pub keep_results: Duration,
+    /// How long entries of the audit are kept; none: for ever.
+    pub retention: Option<Duration>,
+    /// How many sessions a tenant may have at once.
+    pub sessions: usize,
     /// How long something waits for approval.
     pub approval_time: Duration,
     /// Who is told of what waits for approval.
@@ -70,6 +83,7 @@ pub struct Service {
     store: Store,
     gate: Gate,
     running: Running,
+    sessions: Sessions,
     policies: Policies,
     metrics: Metrics,
     /// Told when something was decided in this process.
@@ -128,6 +142,8 @@ impl Service {
             dev: true,
             policies: Vec::new(),
             keep_results: Duration::ZERO,
+            retention: None,
+            sessions: 0,
             approval_time: Duration::ZERO,
             webhook: None,
         };
@@ -142,6 +158,7 @@ impl Service {
             store: Store::open(settings.store.clone()).await?,
             gate: Gate::new(settings.gate),
             running: Running::default(),
+            sessions: Sessions::default(),
             policies: Policies::new(settings.policies.clone()),
             metrics: Metrics::default(),
             decided: Notify::new(),
@@ -182,6 +199,7 @@ impl Service {
         self.running.wait(patience).await;
         self.running.cancel_all();
         self.running.wait(Duration::from_secs(10)).await;
+        self.sessions.end_all().await;
         self.store.close().await;
     }
 }
@@ -206,7 +224,15 @@ async fn keep_house(service: std::sync::Weak<Service>) {
             return;
         };
         // What goes wrong here goes wrong where it matters too, and is told there.
+        service.sessions.forget_ended();
         let _ = service.store.tidy(service.now()).await;
+        if let Some(kept) = service.settings.retention {
+            let before = service.now() - kept.as_secs_f64();
+            let _ = service
+                .store
+                .forget(before, &service.server_id, service.now())
+                .await;
+        }
         if service.settings.store.is_postgres() {
             let _ = service.store.recover(&service.server_id, service.now()).await;
         }

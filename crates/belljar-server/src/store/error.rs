@@ -80,9 +80,9 @@ impl StoreError {
         })
     }
 
-    /// Whether another connection may do better.
+    /// Whether it is the store that fails, and not what was to be written.
     pub(crate) const fn is_lost(&self) -> bool {
-        matches!(self, Self::Unreachable(_))
+        matches!(self, Self::Unreachable(_) | Self::Full | Self::Held(_))
     }
 }
 

@@ -24,6 +24,9 @@ const WAITING: usize = 8192;
 /// How long to wait before a write that must not be lost is tried again.
 const AGAIN: Duration = Duration::from_millis(250);
 
+/// How long a connection may take to be let go.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// A transaction under way.
 pub(crate) struct Tx<'c> {
     pub connection: &'c mut AnyConnection,
@@ -218,7 +221,7 @@ impl Scribe {
                 }
                 return Vec::new();
             }
-            Err(error) if batch.len() == 1 || self.connection.is_none() => return refuse(batch, &error),
+            Err(error) if batch.len() == 1 || error.is_lost() => return refuse(batch, &error),
             Err(_) => {}
         }
         // One of them is at fault: each by itself.
@@ -246,8 +249,12 @@ impl Scribe {
             }
         };
         let done = transact(connection, batch).await;
-        if done.as_ref().is_err_and(StoreError::is_lost) {
-            self.connection = None;
+        if done.is_err() {
+            // What state a connection is in whose commit failed is anybody's guess, and one with a transaction still open
+            // would take everything after it for a part of that, and write none of it.
+            if let Some(connection) = self.connection.take() {
+                let _ = tokio::time::timeout(CLOSING, connection.close()).await;
+            }
         }
         done
     }
@@ -273,11 +280,9 @@ async fn transact(connection: &mut AnyConnection, batch: &mut [Box<dyn Job>]) ->
 
 /// Tells those who can be told, and gives the others back.
 fn refuse(batch: Vec<Box<dyn Job>>, error: &StoreError) -> Vec<Box<dyn Job>> {
-    let passes = matches!(
-        error,
-        StoreError::Unreachable(_) | StoreError::Full | StoreError::Held(_)
-    );
-    let (owed, told): (Vec<_>, Vec<_>) = batch.into_iter().partition(|job| passes && job.insists());
+    let (owed, told): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .partition(|job| error.is_lost() && job.insists());
     for job in told {
         job.tell(Err(error.clone()));
     }

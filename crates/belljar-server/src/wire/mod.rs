@@ -7,12 +7,15 @@ mod execution;
 mod outcome;
 mod problem;
 mod quantity;
+mod session;
 
 pub use approval::{Approval, Word};
 pub(crate) use execution::check_name;
 pub use execution::{ExecutionRequest, FileBytes, FileContent, LimitWishes, WireError};
 pub use outcome::{
-    CompileOutput, Display, Execution, Failure, FileOut, Outcome, Receipt, Stream, ToolCall, Usage,
+    CompileOutput, Display, Execution, Failure, FileOut, Outcome, Receipt, Stream, StreamEvent, ToolCall,
+    Usage,
 };
 pub use problem::Problem;
 pub use quantity::Quantity;
+pub use session::{CellRequest, Logs, Session, SessionFile, SessionRequest};

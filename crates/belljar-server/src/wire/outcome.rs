@@ -152,6 +152,15 @@ pub struct Receipt {
     pub origin: String,
 }
 
+/// One event of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StreamEvent {
+    /// `started`, `pending`, `output`, `display`, `tool_started`, `tool_ended`, `result` or `problem`.
+    pub event: String,
+    /// JSON: of `result` an Execution, of `problem` a Problem.
+    pub data: String,
+}
+
 /// Which of the two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::problem::Problem;
 
 /// What can be configured: its name in the file, what is built in, and what it is for.
-pub(crate) const KNOWN: [Known; 13] = [
+pub(crate) const KNOWN: [Known; 17] = [
     Known::new(
         "listen",
         Some("127.0.0.1:8377"),
@@ -17,6 +17,11 @@ pub(crate) const KNOWN: [Known; 13] = [
     Known::new("places", None, "executions at the same time"),
     Known::new("share", None, "how many of them one tenant may have"),
     Known::new("queue", Some("1000"), "requests of one tenant that may wait"),
+    Known::new(
+        "sessions",
+        Some("1000"),
+        "sessions that one tenant may have at once",
+    ),
     Known::new("max_body", Some("32M"), "the largest request that is read"),
     Known::new(
         "drain",
@@ -32,6 +37,13 @@ pub(crate) const KNOWN: [Known; 13] = [
     Known::new("webhook", None, "a URL that is told what waits for approval"),
     Known::new("webhook_secret", None, "what signs its messages"),
     Known::new("log", Some("text"), "the form of the log: text or json"),
+    Known::new(
+        "retention",
+        None,
+        "how long the audit is kept; for ever unless said",
+    ),
+    Known::new("url", None, "the service that commands use"),
+    Known::new("key", None, "the key for it"),
 ];
 
 /// One thing that can be configured.

@@ -2,6 +2,7 @@
 //! done (`commands`). Standard output is for data, standard error for people.
 
 mod args;
+mod ask;
 mod commands;
 mod config;
 mod deliver;
@@ -47,6 +48,12 @@ fn dispatch(command: Command) -> Result<u8, Problem> {
         Command::Env(args) => commands::environments::environments(args, &Here::find()?),
         Command::Policy(args) => commands::policy::policy(&args),
         Command::Serve(args) => commands::serve::serve(settings::serve(&args)?),
+        Command::Keys(args) => commands::keys::keys(args),
+        Command::Tenants(args) => commands::keys::tenants(args),
+        Command::Records(args) => commands::records::records(&args),
+        Command::Stats(args) => commands::records::stats(&args),
+        Command::Approvals(args) => commands::approvals::approvals(args),
+        Command::Audit(args) => commands::audit::audit(args),
         Command::Config(args) => commands::config::config(&args),
         Command::Languages(args) => commands::languages::languages(&args),
         Command::Completions(args) => commands::completions::completions(&args),

@@ -8,6 +8,8 @@ mod policies;
 mod quotas;
 mod records;
 mod server;
+mod sessions;
+mod socket;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -53,6 +55,8 @@ fn settings(database: &Database) -> Settings {
         dev: false,
         policies: Vec::new(),
         keep_results: Duration::from_secs(3600),
+        retention: None,
+        sessions: 20,
         approval_time: Duration::from_secs(3600),
         webhook: None,
     }

@@ -110,6 +110,34 @@ Examples:
 Run something with the key that it shows:
   curl -H 'Authorization: Bearer bj_…' -d '{\"code\": \"print(6 * 7)\"}' http://127.0.0.1:8377/v1/executions";
 
+pub(super) const KEYS: &str = "\
+Examples:
+  belljar keys create --role run --tenant team-a --expires 720h
+  belljar keys list
+  belljar keys revoke 0123456789abcdef";
+
+pub(super) const RECORDS: &str = "\
+Examples:
+  belljar records --status failed --since 24h
+  belljar records exe-0123456789abcdef --json
+  belljar records --tenant team-a --json | jq '.[].code_hash'";
+
+pub(super) const APPROVALS: &str = "\
+Examples:
+  belljar approvals
+  belljar approvals show apr-0123456789abcdef
+  belljar approvals grant apr-0123456789abcdef
+  belljar approvals deny apr-0123456789abcdef --reason 'reads too much'
+  belljar approvals --watch";
+
+pub(super) const AUDIT: &str = "\
+Examples:
+  belljar audit verify
+  belljar audit head > head-of-today.txt
+  belljar audit verify --expect \"$(cat head-of-today.txt)\"
+  belljar audit export --format csv > records.csv
+  belljar audit forget --older-than 2160h";
+
 pub(super) const CONFIG: &str = "\
 Examples:
   belljar config show

@@ -6,6 +6,7 @@ mod environments;
 pub(crate) mod examples;
 mod execution;
 mod serve;
+mod service;
 mod session;
 
 use std::path::PathBuf;
@@ -18,6 +19,10 @@ pub(crate) use config::{ConfigArgs, ConfigCommand};
 pub(crate) use environments::{CreateArgs, EnvArgs, EnvCommand};
 pub(crate) use execution::{CallerArgs, ExecArgs, ExecutionArgs, LimitArgs, RunArgs};
 pub(crate) use serve::ServeArgs;
+pub(crate) use service::{
+    ApprovalsArgs, ApprovalsCommand, AuditArgs, AuditCommand, ExportForm, KeysArgs, KeysCommand,
+    RecordFilterArgs, RecordsArgs, ServiceArgs, StatsArgs, TenantsArgs, TenantsCommand,
+};
 pub(crate) use session::SessionArgs;
 
 /// Run code that nobody has read yet, under glass
@@ -41,6 +46,12 @@ pub(crate) enum Command {
     Env(EnvArgs),
     Policy(PolicyArgs),
     Serve(ServeArgs),
+    Keys(KeysArgs),
+    Tenants(TenantsArgs),
+    Records(RecordsArgs),
+    Stats(StatsArgs),
+    Approvals(ApprovalsArgs),
+    Audit(AuditArgs),
     Config(ConfigArgs),
     Languages(LanguagesArgs),
     Completions(CompletionsArgs),
@@ -97,6 +108,20 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Define a policy of a service, or a new version of it, from a file
+    Define {
+        /// The TOML file
+        file: PathBuf,
+        #[command(flatten)]
+        service: ServiceArgs,
+    },
+    /// Delete a policy of a service; records can still name its versions
+    Delete {
+        /// Its id
+        policy: String,
+        #[command(flatten)]
+        service: ServiceArgs,
+    },
 }
 
 /// List the languages, and what of them this machine has
@@ -125,13 +150,20 @@ impl Command {
             Self::Doctor(args) => args.json,
             Self::Languages(args) => args.json,
             Self::Env(args) => args.command.wants_json(),
+            Self::Keys(args) => args.service.json,
+            Self::Tenants(args) => args.service.json,
+            Self::Records(args) => args.service.json,
+            Self::Stats(args) => args.service.json,
+            Self::Approvals(args) => args.service.json,
+            Self::Audit(args) => args.service.json,
             Self::Config(args) => match args.command {
                 ConfigCommand::Show { json, .. } => json,
             },
-            Self::Policy(args) => match args.command {
+            Self::Policy(args) => match &args.command {
+                PolicyCommand::Define { service, .. } | PolicyCommand::Delete { service, .. } => service.json,
                 PolicyCommand::List { json }
                 | PolicyCommand::Show { json, .. }
-                | PolicyCommand::Check { json, .. } => json,
+                | PolicyCommand::Check { json, .. } => *json,
             },
             // A session tells its errors itself, as JSON on one line.
             Self::Session(_) | Self::Batch(_) | Self::Serve(_) | Self::Completions(_) | Self::Reference => {

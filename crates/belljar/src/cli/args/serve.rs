@@ -30,6 +30,9 @@ pub(crate) struct ServeArgs {
     /// How many requests of one tenant may wait; the next ones are told to come again
     #[arg(long, value_name = "N")]
     pub(crate) queue: Option<String>,
+    /// How many sessions one tenant may have at once
+    #[arg(long, value_name = "N")]
+    pub(crate) sessions: Option<String>,
     /// The largest request that is read
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_body: Option<String>,
@@ -39,6 +42,9 @@ pub(crate) struct ServeArgs {
     /// How long results are kept that somebody comes for later
     #[arg(long, value_name = "TIME")]
     pub(crate) keep_results: Option<String>,
+    /// How long entries of the audit are kept, such as 2160h; for ever unless said
+    #[arg(long, value_name = "TIME")]
+    pub(crate) retention: Option<String>,
     /// How long something waits for approval
     #[arg(long, value_name = "TIME")]
     pub(crate) approval_time: Option<String>,

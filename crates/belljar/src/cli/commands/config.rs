@@ -30,7 +30,7 @@ pub(crate) fn config(args: &ConfigArgs) -> Result<u8, Problem> {
                 value: valued
                     .as_ref()
                     .map(|valued| match (known.name, valued.text.parse()) {
-                        ("webhook_secret", _) => "…".to_owned(),
+                        ("webhook_secret" | "key", _) => "…".to_owned(),
                         ("store", Ok(place)) => belljar_server::store::Place::to_string(&place),
                         _ => valued.text.clone(),
                     }),

@@ -1,9 +1,13 @@
 //! `belljar policy`: the built-in policies, and files checked.
 
+use axum::http::Method;
 use belljar::{Policy, load};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::super::args::{PolicyArgs, PolicyCommand};
+use super::super::ask::{escaped, with_service};
+use super::super::messages;
 use super::super::problem::Problem;
 use super::super::stdout;
 use super::super::table::Table;
@@ -34,6 +38,33 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<u8, Problem> {
                     policy.policy_id,
                     policy.hash()
                 ))?;
+            }
+        }
+        PolicyCommand::Define { file, service } => {
+            let policy = load::policy_file(file)?;
+            let path = format!("/v1/policies/{}", escaped(&policy.policy_id));
+            let made: Value = with_service(service, async |client| {
+                Ok(client.call(Method::PUT, &path, Some(&policy)).await?)
+            })?;
+            if service.json {
+                stdout::json(&made)?;
+            } else {
+                let hash = made["hash"].as_str().unwrap_or_default();
+                let told = format!(
+                    "policy `{}` has version {} (sha256 {hash})",
+                    policy.policy_id, made["version"]
+                );
+                messages::tell(&told);
+            }
+        }
+        PolicyCommand::Delete { policy, service } => {
+            let path = format!("/v1/policies/{}", escaped(policy));
+            let _: Value = with_service(service, async |client| {
+                Ok(client.call(Method::DELETE, &path, None::<&Value>).await?)
+            })?;
+            match service.json {
+                true => stdout::json(&serde_json::json!({ "deleted": policy }))?,
+                false => messages::tell(&format!("policy `{policy}` is deleted")),
             }
         }
     }

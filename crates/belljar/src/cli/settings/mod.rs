@@ -27,7 +27,7 @@ use super::args::{CallerArgs, ExecArgs, ExecutionArgs, RunArgs};
 use super::problem::Problem;
 pub(crate) use batch::{BatchSettings, batch};
 pub(crate) use inputs::Output;
-pub(crate) use serve::{LogForm, ServeSettings, serve};
+pub(crate) use serve::{LogForm, ServeSettings, serve, store};
 pub(crate) use session::{Directory, Mode, SessionSettings, session};
 
 /// All that `run` and `exec` need to go ahead.

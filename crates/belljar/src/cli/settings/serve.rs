@@ -67,6 +67,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
         get("approval_time", &args.approval_time),
         "--approval-time 1h",
     )?;
+    let retention: Option<Seconds> = read(
+        "retention",
+        get("retention", &args.retention),
+        "--retention 2160h",
+    )?;
     let webhook = webhook(get("webhook", &args.webhook), get("webhook_secret", &None))?;
     let log = match get("log", &args.log).map(|valued| valued.text).as_deref() {
         Some("json") => LogForm::Json,
@@ -88,6 +93,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
             dev: args.dev,
             policies,
             keep_results: keep_results.duration(),
+            retention: retention.map(Seconds::duration),
+            sessions: needed("sessions", get("sessions", &args.sessions), "--sessions 1000")?,
             approval_time: approval_time.duration(),
             webhook,
         },

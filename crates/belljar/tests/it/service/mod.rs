@@ -1,5 +1,7 @@
 //! `belljar serve` as a process: started, used, killed, started again.
 
+mod commands;
+mod full;
 mod killed;
 mod serving;
 
@@ -29,8 +31,12 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts one, with its data in `home`.
     pub(crate) fn start(who: Who, home: &TempDir, args: &[&str]) -> Self {
+        Self::of(spawn(&mut Self::command(who, home, args)))
+    }
+
+    /// Waits until a process that was started serves.
+    pub(crate) fn of(mut child: Child) -> Self {
         let began = Instant::now();
-        let mut child = spawn(&mut Self::command(who, home, args));
         let mut errors = BufReader::new(child.stderr.take().expect("its messages"));
         let mut said = Vec::new();
         let address = loop {

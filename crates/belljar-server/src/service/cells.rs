@@ -1,0 +1,103 @@
+//! One execution in a session: the same quotas, turns, approvals and records as for one in a sandbox of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belljar_core::record::code_hash;
+use belljar_core::{Record, SandboxStatus};
+use belljar_engine::session::{Cell, Event};
+use belljar_engine::{Execution, fresh_id};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Service;
+use super::admission::{Admission, Admitted};
+use super::conclude::{Job, Started};
+use super::error::ServiceError;
+use super::sessions::{LiveSession, of_session};
+use crate::wire::{CellRequest, ExecutionRequest};
+
+/// How long code that was interrupted for its caller may take to end before it is ended.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Service {
+    /// Has a session execute something, if it may. `events` hears what happens.
+    pub async fn execute_cell(
+        self: &Arc<Self>,
+        live: Arc<LiveSession>,
+        wish: CellRequest,
+        events: Option<mpsc::UnboundedSender<Event>>,
+    ) -> Result<Started, ServiceError> {
+        let cell = Cell {
+            limits: wish.limits.overrides()?,
+            code: wish.code,
+            stdin: wish.stdin,
+        };
+        let status = match live.policy.require_approval {
+            true => SandboxStatus::Pending,
+            false => SandboxStatus::Running,
+        };
+        let mut record = Record::of_request(fresh_id("exe"), &live.policy, &live.request, status, self.now());
+        record.code_hash = code_hash(cell.code.as_bytes());
+        // What an approver is shown.
+        let shown = ExecutionRequest {
+            policy_id: Some(live.policy.policy_id.clone()),
+            language: live.request.language().map(|language| language.word().to_owned()),
+            code: Some(cell.code.clone()),
+            stdin: cell.stdin.clone(),
+            limits: wish.limits,
+            ..ExecutionRequest::default()
+        };
+        let admission = match self.admit(&shown, &live.policy, &record, None).await? {
+            Admitted::Yes(admission) => admission,
+            Admitted::Repeated(id) => {
+                return Err(ServiceError::Conflict(format!(
+                    "it is under way as execution {id}"
+                )));
+            }
+        };
+        let job = Job {
+            record: record.clone(),
+            approval_id: admission.approval_id(),
+            code: live.policy.keep_code.then(|| cell.code.clone().into_bytes()),
+            metadata: live.request.caller.metadata.clone(),
+            session_id: Some(live.session_id.clone()),
+            keep: false,
+            cancel: CancellationToken::new(),
+        };
+        let cancel = job.cancel.clone();
+        let run = run(Arc::clone(self), admission, record, live, cell, events, cancel);
+        Ok(self.start(job, run))
+    }
+}
+
+async fn run(
+    service: Arc<Service>,
+    admission: Admission,
+    record: Record,
+    live: Arc<LiveSession>,
+    cell: Cell,
+    events: Option<mpsc::UnboundedSender<Event>>,
+    cancel: CancellationToken,
+) -> Result<Execution, ServiceError> {
+    let _turn = service.turn(admission, &record, &live.policy, &cancel).await?;
+    let mut sink = |event: Event| {
+        if let Some(events) = &events {
+            // Nobody need listen any more.
+            let _ = events.send(event);
+        }
+    };
+    let mut executing = std::pin::pin!(live.session.execute(cell, &mut sink));
+    let ended = tokio::select! {
+        ended = &mut executing => Some(ended),
+        () = cancel.cancelled() => {
+            live.interrupt();
+            tokio::time::timeout(PATIENCE, executing).await.ok()
+        }
+    };
+    match ended {
+        Some(ended) => ended.map_err(of_session),
+        // Dropping it ends it, which nobody waits for.
+        None => Err(ServiceError::Cancelled),
+    }
+}

@@ -1,0 +1,240 @@
+//! Sessions: an interpreter that stays, for one tenant, with a record for everything it executes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belljar_core::request::FileIn;
+use belljar_core::{GuestPath, Policy, Request};
+use belljar_engine::session::{FileEntry, FileReader, Logs, Surroundings};
+use belljar_engine::{EngineError, Session, SessionError, fresh_id};
+
+use super::Service;
+use super::error::ServiceError;
+use super::identity::Identity;
+use super::tool_bridge::Bridge;
+use crate::store::Role;
+use crate::wire::{self, SessionRequest, WireError};
+
+/// A session that is alive.
+#[derive(Debug)]
+pub struct LiveSession {
+    pub session_id: String,
+    /// What it was made with; its caller is who it belongs to.
+    pub(super) request: Request,
+    pub(super) policy: Arc<Policy>,
+    pub(super) session: Session,
+    pub(super) tool_names: Vec<String>,
+    pub(super) bridge: Bridge,
+    created_at: f64,
+}
+
+impl LiveSession {
+    pub(super) fn tenant(&self) -> &str {
+        self.request.caller.tenant_id.as_deref().unwrap_or_default()
+    }
+
+    /// The way to tools at the caller's.
+    pub const fn bridge(&self) -> &Bridge {
+        &self.bridge
+    }
+
+    /// Interrupts what it executes; false if that is nothing.
+    pub fn interrupt(&self) -> bool {
+        self.session.interrupter().interrupt()
+    }
+
+    pub async fn reset(&self) -> Result<(), ServiceError> {
+        self.session.reset().await.map_err(of_session)
+    }
+
+    pub fn logs(&self) -> Logs {
+        self.session.logs()
+    }
+
+    pub fn list_files(&self) -> Result<Vec<FileEntry>, ServiceError> {
+        self.session.list(None).map_err(of_session)
+    }
+
+    pub fn get_file(&self, path: &str) -> Result<FileReader, ServiceError> {
+        self.session.get(&guest_path(path)?).map_err(of_session)
+    }
+
+    pub async fn put_file(&self, path: &str, bytes: Vec<u8>) -> Result<(), ServiceError> {
+        let files = [(guest_path(path)?, FileIn::inline(bytes))].into();
+        self.session.put(files).await.map_err(of_session)
+    }
+
+    pub fn delete_file(&self, path: &str) -> Result<(), ServiceError> {
+        self.session.delete(&guest_path(path)?).map_err(of_session)
+    }
+
+    /// What is told of it.
+    pub fn shown(&self) -> wire::Session {
+        let caller = &self.request.caller;
+        wire::Session {
+            session_id: self.session_id.clone(),
+            tenant_id: self.tenant().to_owned(),
+            user_id: caller.user_id.clone(),
+            run_id: caller.run_id.clone(),
+            language: self
+                .request
+                .language()
+                .map_or("", |language| language.word())
+                .to_owned(),
+            policy_id: self.policy.policy_id.clone(),
+            policy_hash: self.policy.hash(),
+            tools: self.tool_names.clone(),
+            created_at: self.created_at,
+        }
+    }
+}
+
+/// All sessions of this process.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    by_id: Mutex<HashMap<String, Arc<LiveSession>>>,
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveSession>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets those that ended by themselves.
+    pub(super) fn forget_ended(&self) {
+        self.lock().retain(|_, live| !live.session.is_over());
+    }
+
+    /// Ends all of them.
+    pub(super) async fn end_all(&self) {
+        let all: Vec<_> = self.lock().drain().map(|(_, live)| live).collect();
+        for live in all {
+            let _ = live.session.end().await;
+        }
+    }
+}
+
+impl Service {
+    /// Makes a session, if it may be.
+    pub async fn open_session(
+        &self,
+        who: &Identity,
+        wish: &SessionRequest,
+    ) -> Result<Arc<LiveSession>, ServiceError> {
+        who.may(Role::Run)?;
+        if self.gate.is_closed() {
+            return Err(ServiceError::ShuttingDown);
+        }
+        let mut request = wish.to_request()?;
+        let globals = wish.globals()?;
+        let tenant = self.tenant_of(who, wish.tenant_id.as_deref()).await?;
+        request.caller.tenant_id = Some(tenant.clone());
+        let policy = self.policy_for(wish.policy_id.as_deref()).await?;
+        // Where somebody has to approve, it is what the session executes.
+        request.approved = policy.require_approval;
+        self.plan(who, &policy, &request).await?;
+        self.check_room(&tenant)?;
+        let bridge = Bridge::default();
+        let surroundings = Surroundings {
+            tools: bridge.tools(&wish.tools),
+            globals,
+        };
+        let session = Session::open(&self.engine, &policy, &request, surroundings)
+            .await
+            .map_err(of_session)?;
+        let live = Arc::new(LiveSession {
+            session_id: fresh_id("ses"),
+            request,
+            policy,
+            session,
+            tool_names: wish.tools.clone(),
+            bridge,
+            created_at: self.now(),
+        });
+        self.sessions
+            .lock()
+            .insert(live.session_id.clone(), Arc::clone(&live));
+        Ok(live)
+    }
+
+    fn check_room(&self, tenant: &str) -> Result<(), ServiceError> {
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|_, live| !live.session.is_over());
+        let most = self.settings.sessions;
+        let of_tenant = sessions.values().filter(|live| live.tenant() == tenant).count();
+        match of_tenant < most {
+            true => Ok(()),
+            false => Err(ServiceError::TooManySessions { most }),
+        }
+    }
+
+    /// A session that is alive, of one whom the caller may see.
+    pub fn session(&self, who: &Identity, session_id: &str) -> Result<Arc<LiveSession>, ServiceError> {
+        who.may(Role::Run)?;
+        let found = self.sessions.lock().get(session_id).cloned();
+        found
+            .filter(|live| who.sees(Some(live.tenant())) && !live.session.is_over())
+            .ok_or_else(|| not_found(session_id))
+    }
+
+    /// The sessions of this server that may be seen, the oldest first.
+    pub fn list_sessions(&self, who: &Identity) -> Result<Vec<wire::Session>, ServiceError> {
+        who.may(Role::Run).or_else(|_| who.may(Role::Read))?;
+        let mut shown: Vec<_> = self
+            .sessions
+            .lock()
+            .values()
+            .filter(|live| who.sees(Some(live.tenant())) && !live.session.is_over())
+            .map(|live| live.shown())
+            .collect();
+        shown.sort_by(|one, other| one.created_at.total_cmp(&other.created_at));
+        Ok(shown)
+    }
+
+    /// Ends a session and waits until nothing of it is left.
+    pub async fn close_session(&self, who: &Identity, session_id: &str) -> Result<(), ServiceError> {
+        let live = self.session(who, session_id)?;
+        self.sessions.lock().remove(session_id);
+        live.session.end().await.map_err(of_session)
+    }
+}
+
+pub(super) fn of_session(error: SessionError) -> ServiceError {
+    let field = |field: &str, error: SessionError| {
+        ServiceError::Wire(WireError {
+            field: field.to_owned(),
+            message: error.to_string(),
+        })
+    };
+    match error {
+        SessionError::Engine(EngineError::Provider(error)) => ServiceError::Engine(error.to_string()),
+        SessionError::Engine(error) => ServiceError::of_engine(error),
+        SessionError::Expired(_) | SessionError::Closed => ServiceError::Gone(error.to_string()),
+        SessionError::CodeTooLarge { .. } => field("code", error),
+        SessionError::BadName { .. } => field("tools", error),
+        SessionError::BadGlobal { .. } => field("globals", error),
+        SessionError::File(error) if error.kind == std::io::ErrorKind::NotFound => ServiceError::NotFound {
+            what: "file",
+            name: error.path,
+        },
+        SessionError::File(_) => field("path", error),
+        SessionError::NoSessions { .. } | SessionError::CannotStart { .. } => {
+            ServiceError::Engine(error.to_string())
+        }
+    }
+}
+
+fn guest_path(path: &str) -> Result<GuestPath, ServiceError> {
+    GuestPath::new(path).map_err(|error| WireError::new("path", error.to_string()).into())
+}
+
+fn not_found(session_id: &str) -> ServiceError {
+    ServiceError::NotFound {
+        what: "session",
+        name: session_id
+            .chars()
+            .take(100)
+            .flat_map(char::escape_debug)
+            .collect(),
+    }
+}

@@ -1,0 +1,159 @@
+//! Sessions on the wire.
+
+use std::collections::BTreeMap;
+
+use belljar_core::value::JsonCaps;
+use belljar_core::{Request, Value};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::execution::{ExecutionRequest, FileContent, LimitWishes, WireError};
+use super::quantity::Quantity;
+
+/// How deep a global may be nested, and how much of it there may be.
+const CAPS: JsonCaps = JsonCaps {
+    bytes: 32 << 20,
+    depth: 100,
+    items: 1_000_000,
+};
+
+/// A session to be made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionRequest {
+    /// The policy to hold it and everything in it against; `standard` unless said.
+    pub policy_id: Option<String>,
+    /// `python` unless said.
+    pub language: Option<String>,
+    /// Variables.
+    pub env: BTreeMap<String, String>,
+    /// Files for the work directory, by name.
+    pub files: BTreeMap<String, FileContent>,
+    /// `HOST:GUEST[:ro|rw]`, where the policy lists it.
+    pub mounts: Vec<String>,
+    pub environment: Option<String>,
+    pub network: Option<String>,
+    /// For each execution.
+    pub limits: LimitWishes,
+    /// Controls without which nothing may run.
+    pub require: Vec<String>,
+    /// Data that the code finds under these names.
+    #[schema(value_type = BTreeMap<String, Object>)]
+    pub globals: BTreeMap<String, serde_json::Value>,
+    /// Functions that the code may call, and that whoever is connected by WebSocket answers.
+    pub tools: Vec<String>,
+    /// The only modules that code may import.
+    pub allow_imports: Option<Vec<String>>,
+    /// Names that code may not call.
+    pub forbid_calls: Vec<String>,
+    pub max_tool_calls: Option<u32>,
+    pub max_concurrent_tools: Option<u32>,
+    /// How long it may do nothing.
+    pub idle_timeout: Option<Quantity>,
+    /// How long it may live.
+    pub max_age: Option<Quantity>,
+    pub tenant_id: Option<String>,
+    pub user_id: Option<String>,
+    pub run_id: Option<String>,
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl SessionRequest {
+    /// The request that this asks for.
+    pub fn to_request(&self) -> Result<Request, WireError> {
+        let like = ExecutionRequest {
+            language: Some(self.language.clone().unwrap_or_else(|| "python".to_owned())),
+            code: Some(String::new()),
+            env: self.env.clone(),
+            files: self.files.clone(),
+            mounts: self.mounts.clone(),
+            environment: self.environment.clone(),
+            network: self.network.clone(),
+            limits: self.limits.clone(),
+            require: self.require.clone(),
+            tenant_id: self.tenant_id.clone(),
+            user_id: self.user_id.clone(),
+            run_id: self.run_id.clone(),
+            metadata: self.metadata.clone(),
+            ..ExecutionRequest::default()
+        };
+        let mut request = like.to_request()?;
+        if let Some(language) = request.language() {
+            request.source = Request::interpreter(language).source;
+        }
+        let wishes = &mut request.session;
+        wishes.tool_calls = self.max_tool_calls;
+        wishes.concurrent_tools = self.max_concurrent_tools;
+        wishes.imports.clone_from(&self.allow_imports);
+        wishes.forbidden_calls.clone_from(&self.forbid_calls);
+        wishes.idle = self
+            .idle_timeout
+            .as_ref()
+            .map(|time| time.read("idle_timeout"))
+            .transpose()?;
+        wishes.age = self
+            .max_age
+            .as_ref()
+            .map(|time| time.read("max_age"))
+            .transpose()?;
+        Ok(request)
+    }
+
+    /// The globals as values.
+    pub fn globals(&self) -> Result<BTreeMap<String, Value>, WireError> {
+        let value = |(name, json): (&String, &serde_json::Value)| {
+            let bytes = json.to_string().into_bytes();
+            let value = Value::from_json(&bytes, CAPS)
+                .map_err(|error| WireError::new("globals", format!("`{name}`: {error}")))?;
+            Ok((name.clone(), value))
+        };
+        self.globals.iter().map(value).collect()
+    }
+}
+
+/// A session that is alive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Session {
+    pub session_id: String,
+    pub tenant_id: String,
+    pub user_id: Option<String>,
+    pub run_id: Option<String>,
+    pub language: String,
+    pub policy_id: String,
+    pub policy_hash: String,
+    pub tools: Vec<String>,
+    /// Seconds since the epoch.
+    pub created_at: f64,
+}
+
+/// Code for a session to execute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellRequest {
+    pub code: String,
+    /// What the code reads.
+    #[serde(default)]
+    pub stdin: Option<String>,
+    /// Tighter limits for this one.
+    #[serde(default)]
+    pub limits: LimitWishes,
+}
+
+/// What a session printed, the latest of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Logs {
+    pub stdout: String,
+    pub stderr: String,
+    /// How many bytes from the beginning are no longer held.
+    pub dropped: u64,
+}
+
+/// Something in a session's work directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionFile {
+    pub path: String,
+    /// `file`, `directory`, `link` or `other`.
+    pub kind: String,
+    pub size: u64,
+    pub executable: bool,
+}

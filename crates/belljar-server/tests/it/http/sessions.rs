@@ -1,0 +1,306 @@
+//! Sessions over HTTP.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use belljar_server::client::{Client, ClientError};
+use belljar_server::service::Settings;
+use belljar_server::wire::Execution;
+use serde_json::{Value, json};
+
+use super::{NOTHING, Server, get, problem, settings, until};
+use crate::databases::on_each;
+
+pub(super) async fn open(client: &Client, wishes: Value) -> Result<String, ClientError> {
+    let made: Value = client.call(Method::POST, "/v1/sessions", Some(&wishes)).await?;
+    Ok(made["session_id"].as_str().unwrap().to_owned())
+}
+
+async fn execute(client: &Client, session: &str, code: &str) -> Result<Execution, ClientError> {
+    let path = format!("/v1/sessions/{session}/execute");
+    client
+        .call(Method::POST, &path, Some(&json!({ "code": code })))
+        .await
+}
+
+async fn tell(client: &Client, session: &str, verb: &str) -> Result<Value, ClientError> {
+    client
+        .call(Method::POST, &format!("/v1/sessions/{session}/{verb}"), NOTHING)
+        .await
+}
+
+#[test]
+fn a_session_keeps_its_state_and_every_cell_is_on_record() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let admin = &server.admin;
+        let wishes =
+            json!({"globals": {"base": 40}, "files": {"in.txt": "x"}, "run_id": "r", "user_id": "ada"});
+        let session = open(admin, wishes).await.unwrap();
+        assert!(
+            execute(admin, &session, "y = base + 1")
+                .await
+                .unwrap()
+                .outcome
+                .unwrap()
+                .value
+                .is_none()
+        );
+        let done = execute(admin, &session, "y + 1").await.unwrap();
+        assert_eq!(done.outcome.unwrap().value, Some(json!(42)));
+        let record = get(admin, &format!("/v1/records/{}", done.execution_id))
+            .await
+            .unwrap();
+        assert_eq!(
+            (&record["session_id"], &record["user_id"]),
+            (&json!(session), &json!("ada"))
+        );
+        assert_eq!(
+            get(admin, "/v1/records?run_id=r").await.unwrap()["records"]
+                .as_array()
+                .unwrap()
+                .len(),
+            2
+        );
+        // Code that raises is a result.
+        let raised = execute(admin, &session, "1 / 0").await.unwrap();
+        assert_eq!(raised.status, "failed");
+        assert_eq!(
+            raised.outcome.unwrap().exception.unwrap().kind,
+            "ZeroDivisionError"
+        );
+        execute(admin, &session, "print('hello')").await.unwrap();
+        assert_eq!(
+            get(admin, &format!("/v1/sessions/{session}/logs")).await.unwrap()["stdout"],
+            "hello\n"
+        );
+        tell(admin, &session, "reset").await.unwrap();
+        let gone = execute(admin, &session, "y").await.unwrap();
+        assert_eq!(gone.outcome.unwrap().exception.unwrap().kind, "NameError");
+        assert_eq!(
+            get(admin, "/v1/sessions").await.unwrap()["sessions"]
+                .as_array()
+                .unwrap()
+                .len(),
+            1
+        );
+        let path = format!("/v1/sessions/{session}");
+        let _: Value = admin.call(Method::DELETE, &path, NOTHING).await.unwrap();
+        for result in [
+            get(admin, &path).await,
+            execute(admin, &session, "1").await.map(|done| json!(done)),
+        ] {
+            assert_eq!(problem(result).status, 404);
+        }
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_session_is_interrupted_and_streamed() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let session = open(&server.admin, json!({})).await.unwrap();
+        assert_eq!(
+            problem(tell(&server.admin, &session, "interrupt").await).status,
+            409
+        );
+        let path = format!("/v1/sessions/{session}/execute?mode=stream");
+        let code = "print('begun', flush=True)\nimport time\ntime.sleep(60)";
+        let mut events = server
+            .admin
+            .events(&path, &json!({ "code": code }))
+            .await
+            .unwrap();
+        let mut names = Vec::new();
+        while let Some(event) = events.next().await.unwrap() {
+            if event.data.contains("begun") && event.name == "output" {
+                tell(&server.admin, &session, "interrupt").await.unwrap();
+            }
+            if event.name == "result" {
+                let result: Value = serde_json::from_str(&event.data).unwrap();
+                assert_eq!(result["outcome"]["error"]["type"], "interrupted");
+            }
+            names.push(event.name);
+        }
+        names.dedup();
+        assert_eq!(names, ["started", "output", "result"]);
+        // Its state is kept, and whoever hangs up interrupts too.
+        execute(&server.admin, &session, "kept = 1").await.unwrap();
+        let (client, id) = (server.admin.clone(), session.clone());
+        let task = tokio::spawn(async move { execute(&client, &id, "import time; time.sleep(60)").await });
+        until("a start", async || server.service.gate().load().0 == 1).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        task.abort();
+        let done = execute(&server.admin, &session, "kept").await.unwrap();
+        assert_eq!(done.outcome.unwrap().value, Some(json!(1)));
+        server.stop().await;
+    });
+}
+
+#[test]
+fn files_go_in_and_out() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let admin = &server.admin;
+        let session = open(admin, json!({"files": {"a/b.txt": "one"}})).await.unwrap();
+        let path = |name: &str| format!("/v1/sessions/{session}/file?path={name}");
+        assert_eq!(
+            admin.bytes(Method::GET, &path("a/b.txt"), NOTHING).await.unwrap(),
+            b"one"
+        );
+        // A body is any bytes; the client here writes JSON.
+        let _: Value = admin
+            .call(Method::PUT, &path("c.json"), Some(&json!([1, 2])))
+            .await
+            .unwrap();
+        let done = execute(admin, &session, "import json; json.load(open('c.json'))")
+            .await
+            .unwrap();
+        assert_eq!(done.outcome.unwrap().value, Some(json!([1, 2])));
+        execute(admin, &session, "open('big', 'wb').write(bytes(3_000_000))")
+            .await
+            .unwrap();
+        assert_eq!(
+            admin
+                .bytes(Method::GET, &path("big"), NOTHING)
+                .await
+                .unwrap()
+                .len(),
+            3_000_000
+        );
+        let list = get(admin, &format!("/v1/sessions/{session}/files"))
+            .await
+            .unwrap();
+        let names: Vec<_> = list["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| file["path"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["a", "a/b.txt", "big", "c.json"]);
+        let _: Value = admin.call(Method::DELETE, &path("a"), NOTHING).await.unwrap();
+        assert_eq!(problem(get(admin, &path("a/b.txt")).await).status, 404);
+        execute(admin, &session, "import os; os.symlink('/etc/passwd', 'link')")
+            .await
+            .unwrap();
+        for (name, status) in [
+            ("link", 400),
+            ("nope", 404),
+            ("..%2Fx", 400),
+            ("%2Fetc%2Fpasswd", 400),
+        ] {
+            assert_eq!(problem(get(admin, &path(name)).await).status, status, "{name}");
+        }
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_session_is_its_tenants_alone_and_there_is_an_end_to_them() {
+    on_each(|database| async move {
+        let server = Server::with(Settings {
+            sessions: 2,
+            ..settings(&database)
+        })
+        .await;
+        server.add_tenant("a").await;
+        server.add_tenant("b").await;
+        let a = server.caller(json!({"roles": ["run"], "tenant_id": "a"})).await;
+        let b = server.caller(json!({"roles": ["run"], "tenant_id": "b"})).await;
+        let session = open(&a, json!({})).await.unwrap();
+        assert_eq!(problem(execute(&b, &session, "1").await).status, 404);
+        assert_eq!(problem(tell(&b, &session, "reset").await).status, 404);
+        assert_eq!(get(&b, "/v1/sessions").await.unwrap()["sessions"], json!([]));
+        open(&a, json!({})).await.unwrap();
+        let refused = problem(open(&a, json!({})).await);
+        assert_eq!((refused.status, refused.kind.as_str()), (429, "busy"));
+        open(&b, json!({})).await.unwrap();
+        let _: Value = a
+            .call(Method::DELETE, &format!("/v1/sessions/{session}"), NOTHING)
+            .await
+            .unwrap();
+        open(&a, json!({"idle_timeout": "300ms"})).await.unwrap();
+        // One that ends by itself leaves its place.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        open(&a, json!({})).await.unwrap();
+        server.stop().await;
+    });
+}
+
+#[test]
+fn what_a_session_may_not_have_is_refused_by_name() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        for (wishes, status, field) in [
+            (json!({"language": "cobol"}), 400, Some("language")),
+            (json!({"globals": {"a b": 1}}), 400, Some("tools")),
+            (json!({"tools": ["not a name"]}), 400, Some("tools")),
+            (json!({"idle_timeout": "soon"}), 400, Some("idle_timeout")),
+            (json!({"nope": 1}), 400, Some("nope")),
+            (json!({"language": "c"}), 403, None),
+            (json!({"max_tool_calls": 1000}), 403, None),
+            (json!({"policy_id": "nope"}), 404, None),
+        ] {
+            let refused = problem(open(&server.admin, wishes.clone()).await);
+            assert_eq!(
+                (refused.status, refused.field.as_deref()),
+                (status, field),
+                "{wishes}"
+            );
+        }
+        // A cell is held against the policy too, and its refusal is on record.
+        let session = open(&server.admin, json!({})).await.unwrap();
+        let path = format!("/v1/sessions/{session}/execute");
+        let wide = json!({"code": "1", "limits": {"timeout": "1h"}});
+        let refused: Result<Value, _> = server.admin.call(Method::POST, &path, Some(&wide)).await;
+        assert_eq!(json!(problem(refused).denial)["code"], "limit_exceeds_policy");
+        server.stop().await;
+    });
+}
+
+/// Quotas and approvals hold for what a session executes.
+#[test]
+fn cells_count_and_are_approved() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server
+            .define(json!({"policy_id": "two", "extends": "standard", "max_executions_per_hour": 2}))
+            .await;
+        let session = open(&server.admin, json!({"policy_id": "two"})).await.unwrap();
+        for _ in 0..2 {
+            execute(&server.admin, &session, "1").await.unwrap();
+        }
+        assert_eq!(
+            problem(execute(&server.admin, &session, "1").await).kind,
+            "quota_exceeded"
+        );
+        server
+            .define(json!({"policy_id": "asks", "extends": "standard", "require_approval": true}))
+            .await;
+        let session = open(&server.admin, json!({"policy_id": "asks"})).await.unwrap();
+        let client = server.admin.clone();
+        let task = tokio::spawn(async move { execute(&client, &session, "6 * 7").await });
+        let pending = "/v1/approvals?state=pending";
+        until("a question", async || {
+            get(&server.admin, pending).await.unwrap()["approvals"][0].is_object()
+        })
+        .await;
+        let approval = get(&server.admin, pending).await.unwrap()["approvals"][0].clone();
+        assert_eq!(approval["request"]["code"], "6 * 7");
+        let path = format!(
+            "/v1/approvals/{}/grant",
+            approval["approval_id"].as_str().unwrap()
+        );
+        let _: Value = server
+            .admin
+            .call(Method::POST, &path, Some(&json!({})))
+            .await
+            .unwrap();
+        assert_eq!(
+            task.await.unwrap().unwrap().outcome.unwrap().value,
+            Some(json!(42))
+        );
+        server.stop().await;
+    });
+}
