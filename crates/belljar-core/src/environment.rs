@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::language::Language;
 
@@ -17,8 +17,8 @@ pub const HOST: &str = "host";
 const LONGEST_NAME: usize = 64;
 
 /// The name of an environment: letters, digits, `-`, `_` and `.`, so that it can be a file's name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct EnvironmentName(String);
 
 /// Why a text cannot be an environment's name.
@@ -34,6 +34,14 @@ pub enum EnvironmentNameError {
     Characters(String),
     #[error("`{HOST}` is the environment that is always there")]
     Host,
+}
+
+impl TryFrom<String> for EnvironmentName {
+    type Error = EnvironmentNameError;
+
+    fn try_from(text: String) -> Result<Self, EnvironmentNameError> {
+        Self::new(&text)
+    }
 }
 
 impl EnvironmentName {
@@ -101,7 +109,7 @@ pub struct Environment {
 }
 
 /// An environment as receipts name it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvironmentUsed {
     pub name: EnvironmentName,
     pub digest: String,

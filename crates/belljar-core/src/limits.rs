@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Bytes, Seconds};
 
 /// Everything a run may use. Every field is checked at construction (R6).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Told")]
 pub struct Limits {
     memory: Bytes,
     cpu_time: Seconds,
@@ -16,6 +17,47 @@ pub struct Limits {
     disk: Bytes,
     output: Bytes,
     cpu_percent: Option<u32>,
+}
+
+/// Limits as somebody else tells them: not checked yet.
+#[derive(Deserialize)]
+struct Told {
+    memory: Bytes,
+    cpu_time: Seconds,
+    wall_time: Seconds,
+    processes: u32,
+    open_files: u32,
+    file_size: Bytes,
+    disk: Bytes,
+    output: Bytes,
+    cpu_percent: Option<u32>,
+}
+
+impl TryFrom<Told> for Limits {
+    type Error = LimitError;
+
+    fn try_from(told: Told) -> Result<Self, LimitError> {
+        let mib = |bytes: Bytes| i64::try_from(bytes.mib_ceil()).unwrap_or(i64::MAX);
+        let checked = Self::new(&LimitNumbers {
+            max_memory_mb: mib(told.memory),
+            max_cpu_seconds: told.cpu_time.get(),
+            max_wall_time_seconds: told.wall_time.get(),
+            max_processes: told.processes.into(),
+            max_open_files: told.open_files.into(),
+            max_file_size_mb: mib(told.file_size),
+            max_disk_mb: mib(told.disk),
+            max_output_mb: mib(told.output),
+            max_cpu_percent: told.cpu_percent.map(Into::into),
+        })?;
+        // Those that were lowered for one run need not be whole mebibytes.
+        Ok(Self {
+            memory: told.memory,
+            file_size: told.file_size,
+            disk: told.disk,
+            output: told.output,
+            ..checked
+        })
+    }
 }
 
 /// A limit outside the range that makes sense, named by its field.

@@ -104,6 +104,12 @@ pub trait Interpreting: Send + Debug {
     /// The limits of [`Interpreting::begin`] no longer count. Output that is there already goes to `sink`.
     fn finish(&mut self, sink: &mut dyn OutputSink) -> Usage;
 
+    /// Time on the clock does not count until [`Interpreting::start_clock`]. All other limits go on.
+    fn stop_clock(&mut self);
+
+    /// Time on the clock counts again, from where it stood.
+    fn start_clock(&mut self);
+
     /// Interrupts what the interpreter does, as Ctrl-C would.
     fn interrupt(&mut self);
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::control::Control;
 use crate::environment::EnvironmentUsed;
@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::status::{IsolationLevel, NetworkPolicy};
 
 /// The list of controls that were in force during one execution.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Receipt {
     pub provider: String,
     pub isolation: IsolationLevel,
@@ -28,7 +28,7 @@ pub struct Receipt {
 }
 
 /// How one control was seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Observed {
     Enforced { detail: String },

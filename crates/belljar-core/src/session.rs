@@ -20,6 +20,8 @@ pub struct SessionRules {
     pub allowed_imports: Option<Vec<String>>,
     /// Names that Python code may not call. For honest code as well.
     pub forbidden_calls: Vec<String>,
+    /// Host tools of which every call waits until somebody approves it. Where nobody can be asked, it is refused.
+    pub approve_tools: Vec<String>,
     /// How long a session may do nothing.
     pub max_idle: Seconds,
     /// How long a session may live.
@@ -34,6 +36,7 @@ impl Default for SessionRules {
             max_concurrent_tools: 5,
             allowed_imports: None,
             forbidden_calls: Vec::new(),
+            approve_tools: Vec::new(),
             max_idle: Seconds::whole(1800),
             max_age: Seconds::whole(86_400),
         }
@@ -78,6 +81,7 @@ impl SessionRules {
             max_concurrent_tools: lower(self.max_concurrent_tools, wishes.concurrent_tools),
             allowed_imports,
             forbidden_calls,
+            approve_tools: self.approve_tools.clone(),
             max_idle: wishes.idle.map_or(self.max_idle, |idle| idle.min(self.max_idle)),
             max_age: wishes.age.map_or(self.max_age, |age| age.min(self.max_age)),
         }

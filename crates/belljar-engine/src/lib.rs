@@ -21,4 +21,4 @@ pub use home::home;
 pub use ident::fresh_id;
 pub use live::LiveSandbox;
 pub use session::{Session, SessionError};
-pub use tools::{Arguments, ToolError, Tools};
+pub use tools::{Approver, Arguments, ToolError, Tools};

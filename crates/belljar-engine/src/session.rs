@@ -32,7 +32,7 @@ pub use files::{EntryKind, FileEntry, FileError, FileReader};
 pub use log::Logs;
 
 use crate::execute::{Engine, Execution};
-use crate::tools::Tools;
+use crate::tools::{Approver, Tools};
 use keeper::{Command, Keeper};
 use shared::Shared;
 
@@ -48,6 +48,8 @@ pub struct Surroundings {
     pub tools: Tools,
     /// Data that its code finds under these names.
     pub globals: BTreeMap<String, Value>,
+    /// Who is asked about tools that the policy wants approved.
+    pub approver: Option<Approver>,
 }
 
 /// One piece of code to execute.

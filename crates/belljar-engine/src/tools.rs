@@ -93,6 +93,31 @@ impl From<std::io::Error> for ToolError {
     }
 }
 
+type Asks = dyn Fn(&str, &Arguments) -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync;
+
+/// Asks somebody whether a tool may be called.
+#[derive(Clone)]
+pub struct Approver(Arc<Asks>);
+
+impl Approver {
+    /// `ask` resolves when somebody has said yes, or to the error that the guest sees.
+    pub fn new(
+        ask: impl Fn(&str, &Arguments) -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(ask))
+    }
+
+    pub(crate) fn ask(&self, name: &str, arguments: &Arguments) -> BoxFuture<'static, Result<(), ToolError>> {
+        (self.0)(name, arguments)
+    }
+}
+
+impl fmt::Debug for Approver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Approver")
+    }
+}
+
 /// A tool at work.
 pub type ToolFuture = BoxFuture<'static, Result<Value, ToolError>>;
 

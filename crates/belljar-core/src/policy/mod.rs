@@ -149,6 +149,7 @@ struct Flat<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed_imports: Option<&'a [String]>,
     forbidden_calls: &'a [String],
+    approve_tools: &'a [String],
     allowed_commands: &'a [String],
     allowed_mounts: Vec<String>,
     allowed_environments: &'a BTreeSet<EnvironmentName>,
@@ -199,6 +200,7 @@ impl Serialize for Policy {
             max_age_seconds: self.session.max_age.get(),
             allowed_imports: self.session.allowed_imports.as_deref(),
             forbidden_calls: &self.session.forbidden_calls,
+            approve_tools: &self.session.approve_tools,
             allowed_commands: &self.allowed_commands,
             allowed_mounts: self.allowed_mounts.iter().map(Mount::to_string).collect(),
             allowed_environments: &self.allowed_environments,
@@ -237,7 +239,8 @@ mod tests {
         changed.allow_file_write = false;
         assert_ne!(standard.hash(), changed.hash());
         type Change = fn(&mut SessionRules);
-        let changes: [Change; 6] = [
+        let changes: [Change; 7] = [
+            |rules| rules.approve_tools.push("send".to_owned()),
             |rules| rules.max_tool_calls += 1,
             |rules| rules.max_concurrent_tools += 1,
             |rules| rules.allowed_imports = Some(Vec::new()),

@@ -62,6 +62,7 @@ struct PolicyFile {
     max_age_seconds: Option<Spanned<Number>>,
     allowed_imports: Option<Vec<Spanned<String>>>,
     forbidden_calls: Option<Vec<Spanned<String>>>,
+    approve_tools: Option<Vec<Spanned<String>>>,
     allowed_commands: Option<Vec<String>>,
     allowed_mounts: Option<Vec<Spanned<String>>>,
     allowed_environments: Option<Vec<Spanned<String>>>,
@@ -283,6 +284,9 @@ fn read_session(
     }
     if let Some(calls) = &read.forbidden_calls {
         rules.forbidden_calls = read_names(calls, "forbidden_calls", place)?;
+    }
+    if let Some(tools) = &read.approve_tools {
+        rules.approve_tools = read_names(tools, "approve_tools", place)?;
     }
     Ok(())
 }
@@ -538,6 +542,10 @@ mod tests {
                 "allowed_imports = [\"json\",\n\"a b\"]",
                 "p.toml:2: allowed_imports: `a b` is not a name",
             ),
+            (
+                "approve_tools = [\"send mail\"]",
+                "p.toml:1: approve_tools: `send mail` is not a name",
+            ),
             ("name = \"x", "p.toml:1: name: "),
             (
                 "allow_network = \"yes\"",
@@ -569,6 +577,7 @@ mod tests {
                 max_concurrent_tools: 1000,
                 allowed_imports: Some(vec!["os.path".to_owned()]),
                 forbidden_calls: vec!["eval".to_owned()],
+                approve_tools: vec!["send".to_owned()],
                 max_idle: Seconds::whole(1),
                 max_age: Seconds::new(2.5).unwrap(),
             };

@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use belljar_core::{Seconds, ToolCall};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
 use super::event::Event;
 use super::message::{DEEPEST_VALUE, tool_error, tool_result};
-use crate::tools::{Arguments, ToolError, Tools, panicked};
+use crate::tools::{Approver, Arguments, ToolError, Tools, panicked};
 
 /// The most calls that wait for their turn.
 const MOST_WAITING: usize = 1_000;
@@ -47,6 +48,11 @@ pub(super) enum Refusal {
 #[derive(Debug)]
 pub(super) struct Calls {
     tools: Tools,
+    /// Those that somebody has to approve, and who is asked.
+    approve: Vec<String>,
+    approver: Option<Approver>,
+    /// How many calls wait for somebody's word.
+    asking: watch::Sender<usize>,
     budget: u32,
     concurrent: usize,
     /// The highest number seen in this interpreter.
@@ -62,13 +68,16 @@ pub(super) struct Calls {
 impl Calls {
     /// `last` is the highest call number that this interpreter has used so far.
     pub(super) fn new(
-        tools: Tools,
+        (tools, approver): (Tools, Option<Approver>),
         rules: &belljar_core::SessionRules,
         last: u64,
         events: UnboundedSender<Event>,
     ) -> Self {
         Self {
             tools,
+            approve: rules.approve_tools.clone(),
+            approver,
+            asking: watch::Sender::new(0),
             budget: rules.max_tool_calls,
             concurrent: rules.max_concurrent_tools as usize,
             last,
@@ -106,6 +115,12 @@ impl Calls {
             )
         } else if self.tools.get(&name).is_none() {
             ToolError::new("ToolNotFound", format!("there is no tool `{}`", cut(&name)))
+        } else if self.approver.is_none() && self.approve.contains(&name) {
+            let message = format!(
+                "`{}` needs somebody's approval, and there is nobody to ask",
+                cut(&name)
+            );
+            ToolError::new("PermissionError", message)
         } else if self.waiting.len() >= MOST_WAITING {
             ToolError::new(
                 "ToolQueueFull",
@@ -142,7 +157,19 @@ impl Calls {
             let Some(tool) = self.tools.get(&started.name) else {
                 continue;
             };
-            let task = self.running.spawn(async move { encode(tool(arguments).await?) });
+            let question = match &self.approver {
+                Some(approver) if self.approve.contains(&started.name) => {
+                    Some((approver.ask(&started.name, &arguments), Asking::new(&self.asking)))
+                }
+                _ => None,
+            };
+            let task = self.running.spawn(async move {
+                if let Some((question, asking)) = question {
+                    question.await?;
+                    drop(asking);
+                }
+                encode(tool(arguments).await?)
+            });
             self.started.insert(task.id(), started);
         }
     }
@@ -188,6 +215,11 @@ impl Calls {
         }
     }
 
+    /// How many calls wait for somebody's word, as that changes.
+    pub(super) fn asking(&self) -> watch::Receiver<usize> {
+        self.asking.subscribe()
+    }
+
     /// The execution is over: what still runs is dropped. The calls, and the highest number seen.
     pub(super) fn finish(mut self) -> (Vec<ToolCall>, u64) {
         self.running.abort_all();
@@ -203,6 +235,22 @@ impl Calls {
         }
         self.records.sort_by_key(|record| record.call);
         (self.records, self.last)
+    }
+}
+
+/// A call that waits for somebody's word, for as long as this is there.
+struct Asking(watch::Sender<usize>);
+
+impl Asking {
+    fn new(asking: &watch::Sender<usize>) -> Self {
+        asking.send_modify(|count| *count += 1);
+        Self(asking.clone())
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 

@@ -69,7 +69,7 @@ impl Keeper {
             displays: Vec::new(),
             display_room: output,
             calls: Calls::new(
-                self.tools.clone(),
+                (self.tools.clone(), self.approver.clone()),
                 self.plan.session(),
                 self.last_call,
                 events.clone(),
@@ -112,6 +112,8 @@ impl Keeper {
         };
         // Text and numbers cannot fail to be written.
         interpreting.say(&serde_json::to_vec(&execute).unwrap_or_default());
+        let mut asking = run.calls.asking();
+        let mut stopped_clock = StoppedClock::default();
         let mut insist = None;
         let mut abandoned = None;
         let mut broken: Option<(String, Instant)> = None;
@@ -144,6 +146,17 @@ impl Keeper {
                     insist = Some(Instant::now() + PATIENCE);
                     abandoned = Some(Instant::now() + 2 * PATIENCE);
                 }
+                // The clock stands still while a person thinks.
+                Ok(()) = asking.changed() => match *asking.borrow_and_update() {
+                    0 => {
+                        interpreting.start_clock();
+                        stopped_clock.start();
+                    }
+                    _ => {
+                        interpreting.stop_clock();
+                        stopped_clock.stop();
+                    }
+                },
                 () = too_long_broken => {
                     break Over::Broken(broken.map_or_else(String::new, |(why, _)| why));
                 }
@@ -177,7 +190,7 @@ impl Keeper {
             }
         };
         let usage = interpreting.finish(&mut |stream: Stream, bytes: &[u8]| run.output(stream, bytes));
-        let elapsed = started.elapsed();
+        let elapsed = started.elapsed().saturating_sub(stopped_clock.total());
         let Some(sandbox) = &self.sandbox else {
             return Err(SessionError::Closed);
         };
@@ -231,6 +244,29 @@ impl Keeper {
             ..Record::of_outcome(fresh_id("rec"), &self.plan, &outcome)
         };
         Execution { outcome, record }
+    }
+}
+
+/// How long the clock stood still.
+#[derive(Default)]
+struct StoppedClock {
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl StoppedClock {
+    fn stop(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn start(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.before += since.elapsed();
+        }
+    }
+
+    fn total(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 

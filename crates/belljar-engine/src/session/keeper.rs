@@ -19,7 +19,7 @@ use super::shared::Shared;
 use super::{Cell, Surroundings};
 use crate::environment::Lease;
 use crate::execute::{Engine, Execution};
-use crate::tools::Tools;
+use crate::tools::{Approver, Tools};
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T, SessionError>>;
 
@@ -50,6 +50,7 @@ pub(super) struct Keeper {
     pub(super) request: Request,
     pub(super) plan: Arc<Plan>,
     pub(super) tools: Tools,
+    pub(super) approver: Option<Approver>,
     /// The `setup` message, the same for every interpreter of this session.
     pub(super) setup: Vec<u8>,
     pub(super) shared: Arc<Shared>,
@@ -75,7 +76,11 @@ impl Keeper {
         surroundings: Surroundings,
         shared: Arc<Shared>,
     ) -> Result<Self, SessionError> {
-        let Surroundings { tools, globals } = surroundings;
+        let Surroundings {
+            tools,
+            globals,
+            approver,
+        } = surroundings;
         for (name, value) in &globals {
             if !value.within_depth(DEEPEST_VALUE) {
                 return Err(SessionError::BadGlobal {
@@ -107,6 +112,7 @@ impl Keeper {
             request,
             plan,
             tools,
+            approver,
             setup,
             shared,
             sandbox: None,

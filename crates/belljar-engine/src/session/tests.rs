@@ -27,7 +27,7 @@ fn calls(budget: u32) -> (Calls, mpsc::UnboundedReceiver<super::Event>) {
         max_tool_calls: budget,
         ..SessionRules::default()
     };
-    (Calls::new(tools(), &rules, 0, events), heard)
+    (Calls::new((tools(), None), &rules, 0, events), heard)
 }
 
 fn asked(call: u64, name: &str) -> Asked {

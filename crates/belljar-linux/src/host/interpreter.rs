@@ -40,6 +40,10 @@ impl Interpreter {
         self.execution.as_ref().map(|execution| &execution.watch)
     }
 
+    pub(crate) fn watch_mut(&mut self) -> Option<&mut Watch> {
+        self.execution.as_mut().map(|execution| &mut execution.watch)
+    }
+
     pub(crate) fn begin(
         &mut self,
         limits: &Limits,

@@ -165,6 +165,18 @@ impl Interpreting for NativeSandbox {
         }
     }
 
+    fn stop_clock(&mut self) {
+        if let Some(watch) = self.interpreter.as_mut().and_then(Interpreter::watch_mut) {
+            watch.stop_clock();
+        }
+    }
+
+    fn start_clock(&mut self) {
+        if let Some(watch) = self.interpreter.as_mut().and_then(Interpreter::watch_mut) {
+            watch.start_clock();
+        }
+    }
+
     fn interrupt(&mut self) {
         self.shell.tell(&InitRequest::Interrupt);
     }

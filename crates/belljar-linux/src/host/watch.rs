@@ -16,6 +16,8 @@ const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a stage runs before it is listened for that its memory runs out. Most have ended by then, and a look at the count of
 /// kills says the same.
 const DEAF: Duration = Duration::from_millis(5);
+/// Longer than anything runs.
+const FAR: Duration = Duration::from_secs(86_400 * 365);
 /// The shortest pause between two looks at the CPU time.
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -23,6 +25,8 @@ const SHORTEST: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Watch {
     deadline: tokio::time::Instant,
+    /// What was left of the time when the clock was stopped.
+    left: Option<Duration>,
     cpu_limit: Duration,
     cpu_before: Duration,
     cpu_seen: Duration,
@@ -56,7 +60,6 @@ impl Watch {
         let cpu_before = group.and_then(SandboxGroup::cpu);
         let cpu_limit = limits.cpu_time().duration();
         let started = tokio::time::Instant::from_std(started);
-        let far = Duration::from_secs(86_400 * 365);
         let watched = !memory_accounted && !crate::weaken::is_off("watchdog");
         let memory_limit = watched.then(|| limits.memory().get());
         let first_look = if memory_limit.is_some() {
@@ -66,14 +69,15 @@ impl Watch {
         };
         Self {
             adds_up: memory_limit.is_some() || cpu_before.is_none(),
-            deadline: started + limits.wall_time().duration().min(far),
+            deadline: started + limits.wall_time().duration().min(FAR),
+            left: None,
             cpu_limit,
             cpu_before: cpu_before.unwrap_or_default(),
             cpu_seen: Duration::ZERO,
             memory_limit,
             memory_seen: None,
             kills_before: group.map_or(0, SandboxGroup::out_of_memory_kills),
-            next_look: started + first_look.min(far),
+            next_look: started + first_look.min(FAR),
             out_of_memory: match group {
                 Some(_) => OutOfMemory::Later(started + DEAF),
                 None => OutOfMemory::Unheard,
@@ -124,6 +128,22 @@ impl Watch {
         self.out_of_memory = event
             .and_then(|event| crate::sys::events::watch(event).ok())
             .map_or(OutOfMemory::Unheard, OutOfMemory::Heard);
+    }
+
+    /// Time does not count from now on.
+    pub(crate) fn stop_clock(&mut self) {
+        if self.left.is_none() {
+            let now = tokio::time::Instant::now();
+            self.left = Some(self.deadline.saturating_duration_since(now));
+            self.deadline = now + FAR;
+        }
+    }
+
+    /// Time counts again.
+    pub(crate) fn start_clock(&mut self) {
+        if let Some(left) = self.left.take() {
+            self.deadline = tokio::time::Instant::now() + left;
+        }
     }
 
     /// Whether it looks at single processes, since no group counts for it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::{Denial, DenialCode, Policy, Record};
-use belljar_engine::fresh_id;
+use belljar_engine::{ToolError, fresh_id};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +60,44 @@ impl Service {
         }
         self.tell_webhook(&question.approval_id).await;
         Ok(Ok(question))
+    }
+
+    /// Asks whether a session may call a tool, and waits for the answer. Whoever does not wait any more withdraws it.
+    pub(super) async fn approve_tool(
+        self: &Arc<Self>,
+        policy: &Policy,
+        record: &Record,
+        call: Value,
+    ) -> Result<(), ToolError> {
+        let refused = |error: ServiceError| ToolError::new("PermissionError", error.to_string());
+        let question = self.question();
+        let tool = call["tool"].as_str().unwrap_or_default();
+        let summary = json!({
+            "user_id": record.user_id, "run_id": record.run_id, "policy_id": record.policy_id,
+            "policy_hash": record.policy_hash, "code_hash": record.code_hash, "asks": [format!("to call the tool {tool}")],
+        });
+        let ask = Ask {
+            approval_id: question.approval_id.clone(),
+            kind: ApprovalKind::Tool,
+            record: record.clone(),
+            server_id: None,
+            summary,
+            held: call,
+            repeat: None,
+            expires_at: question.expires_at,
+            now: self.now(),
+        };
+        self.store.ask(ask).await.map_err(|error| refused(error.into()))?;
+        let withdrawn = Withdrawn {
+            service: Arc::clone(self),
+            approval_id: Some(question.approval_id.clone()),
+        };
+        self.tell_webhook(&question.approval_id).await;
+        let answered = self
+            .answered(&question, record, policy, &CancellationToken::new())
+            .await;
+        withdrawn.forget();
+        answered.map_err(refused)
     }
 
     fn question(&self) -> Question {
@@ -289,6 +327,34 @@ impl Service {
                 .header("approved", "asked for")
                 .to_string()
         }))
+    }
+}
+
+/// Withdraws a question that nobody waits for any more.
+struct Withdrawn {
+    service: Arc<Service>,
+    approval_id: Option<String>,
+}
+
+impl Withdrawn {
+    /// It was answered.
+    fn forget(mut self) {
+        self.approval_id = None;
+    }
+}
+
+impl Drop for Withdrawn {
+    fn drop(&mut self) {
+        let Some(approval_id) = self.approval_id.take() else {
+            return;
+        };
+        let service = Arc::clone(&self.service);
+        tokio::spawn(async move {
+            let by = "the session";
+            let _ = service
+                .decide_as(&approval_id, ApprovalState::Withdrawn, by, None)
+                .await;
+        });
     }
 }
 

@@ -80,7 +80,10 @@ async fn run(
     events: Option<mpsc::UnboundedSender<Event>>,
     cancel: CancellationToken,
 ) -> Result<Execution, ServiceError> {
+    // Those before it first: a place at the gate is for what runs.
+    let _session = live.turn.lock().await;
     let _turn = service.turn(admission, &record, &live.policy, &cancel).await?;
+    live.current.set(Some(record));
     let mut sink = |event: Event| {
         if let Some(events) = &events {
             // Nobody need listen any more.

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belljar_core::request::FileIn;
-use belljar_core::{GuestPath, Policy, Request};
+use belljar_core::{GuestPath, Policy, Record, Request};
 use belljar_engine::session::{FileEntry, FileReader, Logs, Surroundings};
-use belljar_engine::{EngineError, Session, SessionError, fresh_id};
+use belljar_engine::{Approver, EngineError, Session, SessionError, ToolError, fresh_id};
+use serde_json::json;
 
 use super::Service;
 use super::error::ServiceError;
@@ -25,6 +26,10 @@ pub struct LiveSession {
     pub(super) session: Session,
     pub(super) tool_names: Vec<String>,
     pub(super) bridge: Bridge,
+    /// What it executes at the moment.
+    pub(super) current: Current,
+    /// Held while something is executed: one thing after the other.
+    pub(super) turn: tokio::sync::Mutex<()>,
     created_at: f64,
 }
 
@@ -89,6 +94,20 @@ impl LiveSession {
     }
 }
 
+/// The execution of the moment, for whoever asks about it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Current(Arc<Mutex<Option<Record>>>);
+
+impl Current {
+    pub(super) fn set(&self, record: Option<Record>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = record;
+    }
+
+    fn get(&self) -> Option<Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// All sessions of this process.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -117,7 +136,7 @@ impl Sessions {
 impl Service {
     /// Makes a session, if it may be.
     pub async fn open_session(
-        &self,
+        self: &Arc<Self>,
         who: &Identity,
         wish: &SessionRequest,
     ) -> Result<Arc<LiveSession>, ServiceError> {
@@ -135,9 +154,11 @@ impl Service {
         self.plan(who, &policy, &request).await?;
         self.check_room(&tenant)?;
         let bridge = Bridge::default();
+        let current = Current::default();
         let surroundings = Surroundings {
             tools: bridge.tools(&wish.tools),
             globals,
+            approver: Some(self.approver(&policy, &current)),
         };
         let session = Session::open(&self.engine, &policy, &request, surroundings)
             .await
@@ -149,12 +170,32 @@ impl Service {
             session,
             tool_names: wish.tools.clone(),
             bridge,
+            current,
+            turn: tokio::sync::Mutex::new(()),
             created_at: self.now(),
         });
         self.sessions
             .lock()
             .insert(live.session_id.clone(), Arc::clone(&live));
         Ok(live)
+    }
+
+    /// Asks whoever may approve about a session's tools.
+    fn approver(self: &Arc<Self>, policy: &Arc<Policy>, current: &Current) -> Approver {
+        let (service, policy, current) = (Arc::downgrade(self), Arc::clone(policy), current.clone());
+        Approver::new(move |name, arguments| {
+            let (service, policy, record) = (service.upgrade(), Arc::clone(&policy), current.get());
+            let call = json!({
+                "tool": name, "args": arguments.args,
+                "kwargs": arguments.kwargs.iter().map(|(name, value)| (name.clone(), json!(value)))
+                    .collect::<serde_json::Map<_, _>>(),
+            });
+            Box::pin(async move {
+                let gone = || ToolError::new("PermissionError", "there is nobody to ask");
+                let (service, record) = service.zip(record).ok_or_else(gone)?;
+                service.approve_tool(&policy, &record, call).await
+            })
+        })
     }
 
     fn check_room(&self, tenant: &str) -> Result<(), ServiceError> {

@@ -279,7 +279,7 @@ proptest! {
 /// What every policy says about sessions unless it says otherwise.
 fn session() -> serde_json::Value {
     serde_json::json!({
-        "max_tool_calls": 100, "max_concurrent_tools": 5, "allowed_imports": null, "forbidden_calls": [],
+        "max_tool_calls": 100, "max_concurrent_tools": 5, "allowed_imports": null, "forbidden_calls": [], "approve_tools": [],
         "max_idle": 1800.0, "max_age": 86400.0
     })
 }

@@ -161,6 +161,90 @@ fn tools_at_the_client_are_called() {
     });
 }
 
+/// A call of a tool may need approval: the guest waits, and the run's clock stands still.
+#[test]
+fn a_tool_call_waits_for_approval_while_the_clock_stands_still() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server
+            .define(json!({
+                "policy_id": "careful", "extends": "standard", "approve_tools": ["send"], "max_wall_time_seconds": 2,
+            }))
+            .await;
+        let wishes = json!({"tools": ["send", "look"], "policy_id": "careful"});
+        let session = open(&server.admin, wishes).await.unwrap();
+        let mut socket = Socket::connect(&server, &session).await;
+        let code = "x = look()\ntry:\n    y = send('all', to='them')\nexcept PermissionError as e:\n    y = str(e)\n(x, y)";
+        let pending = async || {
+            let list = super::get(&server.admin, "/v1/approvals?state=pending")
+                .await
+                .unwrap();
+            list["approvals"][0].clone()
+        };
+        for (verb, longer) in [("grant", true), ("deny", false)] {
+            socket
+                .say(json!({"type": "execute", "id": verb, "code": code}))
+                .await;
+            let look = socket.until("tool_call").await.pop().unwrap();
+            assert_eq!(look["name"], "look");
+            socket
+                .say(json!({"type": "tool_result", "call": look["call"], "value": 1}))
+                .await;
+            super::until("a question", async || pending().await.is_object()).await;
+            let approval = pending().await;
+            assert_eq!(
+                (&approval["kind"], &approval["tool"]["tool"]),
+                (&json!("tool"), &json!("send"))
+            );
+            assert_eq!(approval["tool"]["kwargs"], json!({"to": "them"}));
+            if longer {
+                // Longer than the execution may take.
+                tokio::time::sleep(Duration::from_millis(2600)).await;
+            }
+            let path = format!(
+                "/v1/approvals/{}/{verb}",
+                approval["approval_id"].as_str().unwrap()
+            );
+            let word = json!({"reason": "because"});
+            let _: Value = server
+                .admin
+                .call(axum::http::Method::POST, &path, Some(&word))
+                .await
+                .unwrap();
+            if verb == "grant" {
+                let call = socket.until("tool_call").await.pop().unwrap();
+                socket
+                    .say(json!({"type": "tool_result", "call": call["call"], "value": "sent"}))
+                    .await;
+            }
+            let result = socket.until("result").await.pop().unwrap();
+            let outcome = &result["execution"]["outcome"];
+            assert_eq!(outcome["status"], "completed", "{outcome}");
+            match verb {
+                "grant" => {
+                    assert!(outcome["value"].to_string().contains("sent"), "{outcome}");
+                    assert!(outcome["duration"].as_f64().unwrap() < 2.0, "{outcome}");
+                }
+                _ => assert!(outcome["value"].to_string().contains("because"), "{outcome}"),
+            }
+        }
+        // What is interrupted withdraws its question; and the clock goes on where nobody is asked.
+        socket
+            .say(json!({"type": "execute", "id": 3, "code": "send()"}))
+            .await;
+        super::until("a question", async || pending().await.is_object()).await;
+        socket.say(json!({"type": "interrupt"})).await;
+        socket.until("result").await;
+        super::until("a withdrawal", async || pending().await.is_null()).await;
+        socket
+            .say(json!({"type": "execute", "id": 4, "code": "while True: pass"}))
+            .await;
+        let result = socket.until("result").await.pop().unwrap();
+        assert_eq!(result["execution"]["status"], "timeout");
+        server.stop().await;
+    });
+}
+
 #[test]
 fn what_is_no_message_is_a_problem_and_the_conversation_goes_on() {
     on_each(|database| async move {
