@@ -2,8 +2,10 @@
 
 mod answer;
 mod approvals;
+mod batches;
 mod caller;
 mod docs;
+mod environments;
 mod executions;
 mod keys;
 mod openapi;
@@ -42,6 +44,9 @@ fn described() -> OpenApiRouter<Shared> {
         .routes(routes!(executions::create, executions::list))
         .routes(routes!(executions::get))
         .routes(routes!(executions::cancel))
+        .routes(routes!(batches::create))
+        .routes(routes!(environments::list))
+        .routes(routes!(environments::get))
         .routes(routes!(sessions::create, sessions::list))
         .routes(routes!(sessions::get, sessions::delete))
         .routes(routes!(sessions::execute))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use belljar_core::request::{Caller, FileIn, Stdin};
+use belljar_core::request::{Caller, Content, FileIn, Stdin};
 use belljar_core::{
     Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount, NetworkPolicy, Request,
     Source,
@@ -33,6 +33,8 @@ pub struct ExecutionRequest {
     pub command: Option<Vec<String>>,
     /// What the program reads.
     pub stdin: Option<String>,
+    /// The same where it is not text.
+    pub stdin_base64: Option<String>,
     /// Arguments of the code.
     pub args: Vec<String>,
     /// Variables.
@@ -128,9 +130,17 @@ impl ExecutionRequest {
             caller: self.caller()?,
             ..Request::command(Vec::new())
         };
-        if let Some(stdin) = &self.stdin {
-            request.stdin = Stdin::Bytes(stdin.as_bytes().into());
-        }
+        request.stdin = match (&self.stdin, &self.stdin_base64) {
+            (None, None) => Stdin::Empty,
+            (Some(text), None) => Stdin::Bytes(text.as_bytes().into()),
+            (None, Some(base64)) => Stdin::Bytes(decoded("stdin_base64", base64)?.into()),
+            (Some(_), Some(_)) => {
+                return Err(WireError::new(
+                    "stdin_base64",
+                    "there is `stdin` already; give one of the two",
+                ));
+            }
+        };
         for (name, content) in &self.files {
             request.files.insert(path("files", name)?, content.read(name)?);
         }
@@ -154,6 +164,68 @@ impl ExecutionRequest {
                 .insert(read::<Control>("require", control)?, Demand::Require);
         }
         Ok(request)
+    }
+
+    /// What to send for a request, with `stdin` as what it reads. Files of this machine are read here.
+    pub fn of(request: &Request, stdin: Option<Vec<u8>>) -> std::io::Result<Self> {
+        let (language, code, command) = match &request.source {
+            Source::Code { language, code } => {
+                // What is not text would not arrive as it is.
+                let code = std::str::from_utf8(code).map_err(std::io::Error::other)?;
+                (Some(language.word().to_owned()), Some(code.to_owned()), None)
+            }
+            Source::Interpreter { language } => (Some(language.word().to_owned()), None, None),
+            Source::Command { argv } => (None, None, Some(argv.clone())),
+        };
+        let mut files = BTreeMap::new();
+        for (path, file) in &request.files {
+            let bytes = match &file.content {
+                Content::Inline(bytes) => bytes.to_vec(),
+                Content::HostFile(host) => std::fs::read(host)?,
+            };
+            let content = FileContent::Bytes(FileBytes {
+                base64: STANDARD.encode(bytes),
+                executable: file.executable,
+            });
+            files.insert(path.as_str().to_owned(), content);
+        }
+        let (text, base64) = match stdin.map(String::from_utf8) {
+            None => (None, None),
+            Some(Ok(text)) => (Some(text), None),
+            Some(Err(bytes)) => (None, Some(STANDARD.encode(bytes.as_bytes()))),
+        };
+        Ok(Self {
+            policy_id: None,
+            language,
+            code,
+            command,
+            stdin: text,
+            stdin_base64: base64,
+            args: request.args.clone(),
+            env: request.env.clone(),
+            files,
+            outputs: request
+                .outputs
+                .iter()
+                .map(|path| path.as_str().to_owned())
+                .collect(),
+            mounts: request.mounts.iter().map(ToString::to_string).collect(),
+            environment: request.environment.as_ref().map(ToString::to_string),
+            network: request.network.map(|network| network.word().to_owned()),
+            limits: LimitWishes::of(&request.limits),
+            require: request
+                .controls
+                .keys()
+                .map(|control| control.word().to_owned())
+                .collect(),
+            fresh_interpreter: request.fresh_interpreter,
+            check_paths: request.check_paths,
+            sandbox_permissions: None,
+            tenant_id: request.caller.tenant_id.clone(),
+            user_id: request.caller.user_id.clone(),
+            run_id: request.caller.run_id.clone(),
+            metadata: request.caller.metadata.clone(),
+        })
     }
 
     /// R52: whether the caller itself wants somebody to approve it.
@@ -228,12 +300,7 @@ impl FileContent {
         match self {
             Self::Text(text) => Ok(FileIn::inline(text.as_bytes())),
             Self::Bytes(file) => {
-                let bytes = STANDARD.decode(&file.base64).map_err(|error| {
-                    WireError::new(
-                        &format!("files.{}", short(name)),
-                        format!("is not base64: {error}"),
-                    )
-                })?;
+                let bytes = decoded(&format!("files.{}", short(name)), &file.base64)?;
                 Ok(FileIn {
                     executable: file.executable,
                     ..FileIn::inline(bytes)
@@ -244,6 +311,23 @@ impl FileContent {
 }
 
 impl LimitWishes {
+    fn of(limits: &LimitOverrides) -> Self {
+        let bytes =
+            |size: Option<belljar_core::Bytes>| size.map(|size| Quantity::Text(size.get().to_string()));
+        let time = |time: Option<belljar_core::Seconds>| time.map(|time| Quantity::Number(time.get()));
+        Self {
+            timeout: time(limits.wall_time),
+            cpu_seconds: time(limits.cpu_time),
+            memory: bytes(limits.memory),
+            processes: limits.processes,
+            open_files: limits.open_files,
+            file_size: bytes(limits.file_size),
+            disk: bytes(limits.disk),
+            output_limit: bytes(limits.output),
+            cpu_percent: limits.cpu_percent,
+        }
+    }
+
     /// The same in the guard's words.
     pub fn overrides(&self) -> Result<LimitOverrides, WireError> {
         fn quantity<T>(wish: Option<&Quantity>, field: &str) -> Result<Option<T>, WireError>
@@ -265,6 +349,12 @@ impl LimitWishes {
             cpu_percent: self.cpu_percent,
         })
     }
+}
+
+fn decoded(field: &str, base64: &str) -> Result<Vec<u8>, WireError> {
+    STANDARD
+        .decode(base64)
+        .map_err(|error| WireError::new(field, format!("is not base64: {error}")))
 }
 
 fn language(name: &str) -> Result<Language, WireError> {

@@ -289,6 +289,104 @@ impl From<&core::Receipt> for Receipt {
     }
 }
 
+impl Outcome {
+    /// The outcome in the engine's own words, for those who show it as if it had happened here.
+    pub fn to_core(&self) -> Result<core::Outcome, serde_json::Error> {
+        let captured = |text: &str, base64: Option<&String>, dropped: u64| {
+            let bytes = base64.and_then(|base64| STANDARD.decode(base64).ok());
+            // The marker is made anew where something was dropped.
+            let kept = match dropped {
+                0 => text,
+                _ => text
+                    .rsplit_once("\n[belljar: cut after ")
+                    .map_or(text, |(kept, _)| kept),
+            };
+            Captured::new(bytes.unwrap_or_else(|| kept.as_bytes().to_vec()), dropped)
+        };
+        let value = |value: &Option<Value>| -> Result<Option<core::Value>, serde_json::Error> {
+            value.clone().map(serde_json::from_value).transpose()
+        };
+        let mut displays = Vec::new();
+        for display in &self.displays {
+            displays.push(core::Display {
+                data: display.data.clone(),
+                value: value(&display.value)?,
+            });
+        }
+        Ok(core::Outcome {
+            sandbox_id: self.sandbox_id.clone(),
+            status: from_word(&self.status)?,
+            exit_code: self.exit_code,
+            signal: self.signal,
+            stdout: captured(&self.stdout, self.stdout_base64.as_ref(), self.stdout_dropped),
+            stderr: captured(&self.stderr, self.stderr_base64.as_ref(), self.stderr_dropped),
+            compile: self.compile.as_ref().map(|compile| core::outcome::CompileOutput {
+                exit_code: compile.exit_code,
+                stdout: captured(&compile.stdout, None, 0),
+                stderr: captured(&compile.stderr, None, 0),
+                usage: compile.usage.into(),
+            }),
+            error: self
+                .error
+                .as_ref()
+                .map(|failure| serde_json::from_value(json(failure)))
+                .transpose()?,
+            value: value(&self.value)?,
+            displays,
+            tool_calls: serde_json::from_value(json(&self.tool_calls))?,
+            exception: self.exception.clone(),
+            state_lost: self.state_lost.as_deref().map(from_word).transpose()?,
+            flags: self.flags.clone(),
+            files: self.files.iter().map(FileOut::to_core).collect(),
+            usage: self.usage.into(),
+            receipt: serde_json::from_value(json(&self.receipt))?,
+            started_at: self.started_at,
+            completed_at: self.completed_at,
+            duration: core::Seconds::new(self.duration).unwrap_or(core::Seconds::ZERO),
+        })
+    }
+}
+
+impl FileOut {
+    fn to_core(&self) -> core::outcome::CollectedFile {
+        let bytes = self
+            .base64
+            .as_ref()
+            .and_then(|base64| STANDARD.decode(base64).ok());
+        let state = match bytes {
+            Some(bytes) => FileState::Collected {
+                size: bytes.len() as u64,
+                executable: self.executable.unwrap_or_default(),
+                bytes,
+            },
+            None => FileState::Refused {
+                reason: self
+                    .reason
+                    .clone()
+                    .unwrap_or_else(|| "it did not arrive".to_owned()),
+            },
+        };
+        core::outcome::CollectedFile {
+            path: self.path.clone(),
+            state,
+        }
+    }
+}
+
+impl From<Usage> for core::Usage {
+    fn from(usage: Usage) -> Self {
+        Self {
+            wall_seconds: usage.wall_seconds,
+            cpu_seconds: usage.cpu_seconds,
+            memory_peak: usage.memory_peak,
+        }
+    }
+}
+
+fn from_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_value(Value::from(word))
+}
+
 /// The bytes, where text would not be the same.
 fn unless_text(captured: &Captured) -> Option<String> {
     let bytes = captured.bytes();

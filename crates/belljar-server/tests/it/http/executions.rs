@@ -272,3 +272,89 @@ fn asked_twice_by_the_same_name_it_runs_once() {
         server.stop().await;
     });
 }
+
+#[test]
+fn many_are_answered_in_their_order() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server.open_policy().await;
+        let lines: Vec<String> = [
+            json!({"id": "slow", "code": "import time; time.sleep(0.4); print(0)", "policy_id": "open"}),
+            json!({"id": 1, "code": "print(1)", "policy_id": "open"}),
+            json!({"cod": "x"}),
+            json!({"id": [3], "code": "x", "language": "c", "policy_id": "open"}),
+            json!({"code": "print(4)", "policy_id": "open"}),
+        ]
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+        let body = format!("{}\n\nnonsense\n", lines.join("\n"));
+        let response = post_text(&server, "/v1/batches?jobs=3", &body).await;
+        let answers: Vec<Value> = response
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let numbers: Vec<_> = answers
+            .iter()
+            .map(|answer| answer["line"].as_u64().unwrap())
+            .collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 7]);
+        assert_eq!(
+            (&answers[0]["id"], &answers[0]["execution"]["outcome"]["stdout"]),
+            (&json!("slow"), &json!("0\n"))
+        );
+        assert_eq!(answers[1]["execution"]["outcome"]["stdout"], "1\n");
+        assert_eq!(answers[2]["problem"]["status"], 400);
+        assert_eq!(
+            (&answers[3]["id"], &answers[3]["problem"]["denial"]["code"]),
+            (&json!([3]), &json!("language_not_allowed"))
+        );
+        assert_eq!(answers[4]["execution"]["outcome"]["stdout"], "4\n");
+        assert_eq!(answers[5]["problem"]["status"], 400);
+        for path in ["/v1/batches?jobs=0", "/v1/batches?jobs=1000"] {
+            assert!(
+                post_text(&server, path, "{}")
+                    .await
+                    .contains("must be from 1 to 64")
+            );
+        }
+        server.stop().await;
+    });
+}
+
+/// Sends a body that is not JSON, and gives the answer's.
+async fn post_text(server: &Server, path: &str, body: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut socket = tokio::net::TcpStream::connect(server.url.trim_start_matches("http://"))
+        .await
+        .unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        server.key,
+        body.len()
+    );
+    socket
+        .write_all(format!("{head}{body}").as_bytes())
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn environments_are_listed() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let list = get(&server.admin, "/v1/environments").await.unwrap();
+        assert_eq!(list["environments"][0], "host");
+        for path in [
+            "/v1/environments/nope",
+            "/v1/environments/host",
+            "/v1/environments/..%2Fx",
+        ] {
+            assert_eq!(problem(get(&server.admin, path).await).status, 404, "{path}");
+        }
+        server.stop().await;
+    });
+}

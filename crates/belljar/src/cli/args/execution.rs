@@ -119,6 +119,14 @@ pub(crate) struct ExecutionArgs {
     #[arg(long, value_name = "NAME|FILE", help_heading = "Policy")]
     pub(crate) policy: Option<String>,
 
+    /// Have a service run it, such as http://127.0.0.1:8377; BELLJAR_URL says the same. Its policies hold then
+    #[arg(long, value_name = "URL", help_heading = "Service")]
+    pub(crate) url: Option<String>,
+
+    /// The key for the service; better in BELLJAR_KEY, where other users cannot see it
+    #[arg(long, value_name = "KEY", help_heading = "Service")]
+    pub(crate) key: Option<String>,
+
     /// Run nothing unless this control is in force (repeatable)
     #[arg(long, value_name = "CONTROL", value_parser = Words(|| words(Control::ALL, Control::word)),
           help_heading = "Policy")]

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use belljar::{Error, ErrorKind, ExecuteIo, Execution, FailureKind, Outcome, OutputSink, Record};
+use belljar::{Error, ErrorKind, ExecuteIo, Execution, FailureKind, Outcome, OutputSink, Policy, Record};
 use belljar_core::error::exit_code;
 use serde::Serialize;
 
@@ -13,22 +13,33 @@ use super::super::interrupts::Interrupts;
 use super::super::live_output::{Broken, LiveOutput};
 use super::super::messages;
 use super::super::problem::Problem;
-use super::super::settings::Settings;
+use super::super::settings::{By, Settings};
 use super::super::stdout;
-use super::receipt;
+use super::{receipt, remote};
 
 pub(crate) fn execute(settings: Settings) -> Result<u8, Problem> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Problem::from(Error::Runtime(error)))?;
-    let code = runtime.block_on(perform(settings));
+    let code = runtime.block_on(async {
+        match &settings.by {
+            By::Us(policy) => {
+                let policy = policy.clone();
+                perform(settings, &policy).await
+            }
+            By::Service { client, policy_id } => {
+                let (client, policy_id) = (client.clone(), policy_id.clone());
+                remote::perform(settings, &client, policy_id).await
+            }
+        }
+    });
     // Nothing that still waits for our standard input may hold up the end.
     runtime.shutdown_background();
     code
 }
 
-async fn perform(mut settings: Settings) -> Result<u8, Problem> {
+async fn perform(mut settings: Settings, policy: &Policy) -> Result<u8, Problem> {
     let mut interrupts = Interrupts::listen()?;
     let mut impatience = Interrupts::listen()?;
     let mut live = if settings.json {
@@ -52,7 +63,7 @@ async fn perform(mut settings: Settings) -> Result<u8, Problem> {
             stdin,
             stop: Some(Box::pin(stop)),
         };
-        let result = engine.execute(&settings.policy, &settings.request, io).await;
+        let result = engine.execute(policy, &settings.request, io).await;
         let broken = match live {
             Some(live) => live.finish().await,
             None => None,
@@ -79,7 +90,7 @@ async fn perform(mut settings: Settings) -> Result<u8, Problem> {
 }
 
 /// Waits until nobody reads what the guest prints: then there is nothing to run for.
-async fn nobody_reads(broken: Option<Arc<Broken>>) {
+pub(super) async fn nobody_reads(broken: Option<Arc<Broken>>) {
     match broken {
         Some(broken) => broken.wait().await,
         None => std::future::pending().await,
@@ -100,7 +111,11 @@ struct DeniedWire<'a> {
     record: &'a Record,
 }
 
-fn present(settings: &Settings, execution: &Execution, broken: Option<io::Error>) -> Result<u8, Problem> {
+pub(super) fn present(
+    settings: &Settings,
+    execution: &Execution,
+    broken: Option<io::Error>,
+) -> Result<u8, Problem> {
     let outcome = &execution.outcome;
     let Delivery { missing, failed } = deliver(&settings.outputs, &outcome.files);
     if settings.json {

@@ -14,5 +14,6 @@ pub(crate) mod policy;
 mod receipt;
 pub(crate) mod records;
 pub(crate) mod reference;
+mod remote;
 pub(crate) mod serve;
 pub(crate) mod session;

@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::super::args::BatchArgs;
 use super::super::problem::Problem;
-use super::{Here, caller, inputs, limits, own_stdin};
+use super::{Here, caller, inputs, limits, only_here, own_stdin, service};
 
 /// The most lines that may run at once.
 const MOST_JOBS: usize = 1024;
@@ -35,6 +35,9 @@ pub(crate) struct BatchSettings {
 }
 
 pub(crate) fn batch(args: &BatchArgs, here: &Here) -> Result<BatchSettings, Problem> {
+    if service(None, None)?.is_some() {
+        return Err(only_here("a batch"));
+    }
     let mut defaults = Request::command(Vec::new());
     defaults.env = inputs::variables(&args.env)?;
     defaults.mounts = inputs::mounts(&args.mount, &here.directory)?;

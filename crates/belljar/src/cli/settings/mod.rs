@@ -19,27 +19,44 @@ use std::path::{Path, PathBuf};
 
 use belljar::environment::EnvironmentError;
 use belljar::{
-    Caller, DEFAULT_TIMEOUT, Demand, EnvironmentName, Error, Policy, Request, Stdin, narrow_commands,
+    Bytes, Caller, DEFAULT_TIMEOUT, Demand, EnvironmentName, Error, Policy, Request, Stdin, narrow_commands,
 };
 use belljar_engine::archive;
+use belljar_server::client::Client;
 
 use super::args::{CallerArgs, ExecArgs, ExecutionArgs, RunArgs};
+use super::config::Config;
 use super::problem::Problem;
 pub(crate) use batch::{BatchSettings, batch};
 pub(crate) use inputs::Output;
 pub(crate) use serve::{LogForm, ServeSettings, serve, store};
 pub(crate) use session::{Directory, Mode, SessionSettings, session};
 
+/// The most that is sent to a service of files that were packed.
+const LARGEST_SENT: Bytes = Bytes::from_mib(24);
+
 /// All that `run` and `exec` need to go ahead.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) request: Request,
-    pub(crate) policy: Policy,
+    pub(crate) by: By,
     /// What the guest's standard input is fed from.
     pub(crate) input: Option<File>,
     pub(crate) outputs: Vec<Output>,
     pub(crate) json: bool,
     pub(crate) receipt: bool,
+}
+
+/// Who runs it.
+#[derive(Debug)]
+pub(crate) enum By {
+    /// This machine, held against a policy.
+    Us(Box<Policy>),
+    /// A service, held against a policy of its own.
+    Service {
+        client: Box<Client>,
+        policy_id: Option<String>,
+    },
 }
 
 /// Where the command was typed.
@@ -128,15 +145,23 @@ fn resolve(
     request.check_paths = args.check_paths;
     request.caller = caller(&args.caller);
 
-    let mut policy = match &args.policy {
-        Some(name) => belljar::load::policy(name)?,
-        None => {
-            request.limits.wall_time.get_or_insert(DEFAULT_TIMEOUT);
-            Policy::for_owner(&request).map_err(|error| limits::beyond(&error))?
+    let by = match service(args.url.as_deref(), args.key.as_deref())? {
+        Some(_) if !allow_command.is_empty() => {
+            return Err(Problem::usage("--allow-command is for runs on this machine")
+                .hint("have it in a policy of the service, as allowed_commands"));
         }
+        Some(client) => By::Service {
+            client: Box::new(client),
+            policy_id: args.policy.clone(),
+        },
+        None => By::Us(Box::new(policy_for(&args, &mut request, allow_command)?)),
     };
-    narrow_commands(&mut policy, allow_command)?;
-    unpack(&args.unpack, &policy, &mut request)?;
+    let disk = match &by {
+        By::Us(policy) => policy.limits.lowered(&request.limits).disk(),
+        // Its policy decides; this keeps what is sent within what is read.
+        By::Service { .. } => LARGEST_SENT,
+    };
+    unpack(&args.unpack, disk, &mut request)?;
     inputs::check_code_name(&request)?;
 
     let input = input(args.stdin.as_deref(), stdin_is_taken, here)?;
@@ -145,7 +170,7 @@ fn resolve(
     }
     Ok(Settings {
         request,
-        policy,
+        by,
         input,
         outputs,
         json: args.json,
@@ -153,9 +178,44 @@ fn resolve(
     })
 }
 
+/// The policy of this machine to hold it against.
+fn policy_for(
+    args: &ExecutionArgs,
+    request: &mut Request,
+    allow_command: Vec<String>,
+) -> Result<Policy, Problem> {
+    let mut policy = match &args.policy {
+        Some(name) => belljar::load::policy(name)?,
+        None => {
+            request.limits.wall_time.get_or_insert(DEFAULT_TIMEOUT);
+            Policy::for_owner(request).map_err(|error| limits::beyond(&error))?
+        }
+    };
+    narrow_commands(&mut policy, allow_command)?;
+    Ok(policy)
+}
+
+/// The service that was named, by an option, a variable or the configuration.
+fn service(url: Option<&str>, key: Option<&str>) -> Result<Option<Client>, Problem> {
+    let config = Config::load(None)?;
+    let Some(url) = config.get("url", url) else {
+        return Ok(None);
+    };
+    let key = config.get("key", key);
+    let client = Client::remote(&url.text, key.as_ref().map(|key| key.text.as_str()))?;
+    Ok(Some(client))
+}
+
+/// What the command line does on this machine alone.
+fn only_here(what: &str) -> Problem {
+    Problem::usage(format!(
+        "{what} runs on this machine, and a service is configured"
+    ))
+    .hint("unset BELLJAR_URL; the service itself has /v1/sessions and /v1/batches")
+}
+
 /// Adds what is in the archives; together with everything else it must fit on the sandbox's disk.
-fn unpack(archives: &[PathBuf], policy: &Policy, request: &mut Request) -> Result<(), Problem> {
-    let disk = policy.limits.lowered(&request.limits).disk();
+fn unpack(archives: &[PathBuf], disk: Bytes, request: &mut Request) -> Result<(), Problem> {
     for path in archives {
         let files = archive::read(path, disk.get())
             .map_err(|error| Problem::usage(format!("--unpack: {error}")).hint(error.hint()))?;

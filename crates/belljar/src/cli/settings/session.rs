@@ -10,7 +10,7 @@ use rustix::fs::{Mode as FileMode, OFlags};
 
 use super::super::args::{ExecutionArgs, SessionArgs};
 use super::super::problem::Problem;
-use super::{Here, own_stdin, program, resolve};
+use super::{By, Here, only_here, own_stdin, program, resolve};
 
 /// All that `session` needs to go ahead.
 #[derive(Debug)]
@@ -76,6 +76,9 @@ pub(crate) fn session(args: SessionArgs, here: &Here) -> Result<SessionSettings,
         ..ExecutionArgs::default()
     };
     let settings = resolve(request, execution, Vec::new(), true, here)?;
+    let By::Us(policy) = settings.by else {
+        return Err(only_here("a session"));
+    };
     let mode = if args.json {
         Mode::Lines(Lines::new(own_stdin()?))
     } else if here.stdin_is_terminal {
@@ -86,7 +89,7 @@ pub(crate) fn session(args: SessionArgs, here: &Here) -> Result<SessionSettings,
     };
     Ok(SessionSettings {
         request: settings.request,
-        policy: settings.policy,
+        policy: *policy,
         language,
         pictures,
         mode,

@@ -82,6 +82,8 @@ fn a_run_as_json_has_this_shape() {
                 "created_at",
                 "completed_at",
                 "error_message",
+                "policy_hash",
+                "usage",
             ],
         );
         assert_eq!(

@@ -3,6 +3,7 @@
 mod commands;
 mod full;
 mod killed;
+mod remote;
 mod serving;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +19,8 @@ use crate::harness::{TempDir, Who, become_who, executable, finish, output_of, sp
 
 /// A service that is up.
 pub(crate) struct Serving {
-    child: Child,
+    /// None once it was ended.
+    child: Option<Child>,
     pub(crate) address: String,
     pub(crate) key: Option<String>,
     /// From the start to the first line that says so.
@@ -61,7 +63,7 @@ impl Serving {
             text
         });
         Self {
-            child,
+            child: Some(child),
             address,
             key,
             started_in,
@@ -88,13 +90,14 @@ impl Serving {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or(0, Child::id)
     }
 
     /// Ends it without a warning.
     pub(crate) fn kill(mut self) -> String {
-        self.child.kill().expect("a kill");
-        finish(self.child);
+        let mut child = self.child.take().expect("a process");
+        child.kill().expect("a kill");
+        finish(child);
         self.rest
             .take()
             .expect("its messages")
@@ -104,9 +107,10 @@ impl Serving {
 
     /// Asks it to end, and gives what it said and its exit code.
     pub(crate) fn end(mut self) -> (String, Option<i32>) {
-        let pid = rustix::process::Pid::from_child(&self.child);
+        let child = self.child.take().expect("a process");
+        let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
-        let status = finish(self.child).status;
+        let status = finish(child).status;
         let text = self
             .rest
             .take()
@@ -125,6 +129,16 @@ impl Serving {
         body: &str,
     ) -> Option<(u16, Value)> {
         ask(&self.address, method, path, key, body)
+    }
+}
+
+impl Drop for Serving {
+    /// A test that failed leaves nothing either.
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            finish(child);
+        }
     }
 }
 
