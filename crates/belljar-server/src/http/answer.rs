@@ -1,6 +1,7 @@
 //! What goes out: JSON, or a problem document.
 
-use axum::Json;
+use std::sync::Arc;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use belljar_core::ErrorKind;
@@ -61,7 +62,7 @@ impl IntoResponse for Failed {
         let problem = *self.0;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after = problem.retry_after;
-        let mut response = (status, Json(&problem)).into_response();
+        let mut response = status.into_response();
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,
@@ -73,17 +74,15 @@ impl IntoResponse for Failed {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        // Whoever watches puts the request's id into it.
-        response
-            .extensions_mut()
-            .insert(Told(std::sync::Arc::new(problem)));
+        // Whoever watches puts the request's id into it, and writes it.
+        response.extensions_mut().insert(Told(Arc::new(problem)));
         response
     }
 }
 
-/// The problem that a response is.
+/// The problem that a response is, until it is written.
 #[derive(Clone, Debug)]
-pub(super) struct Told(pub(super) std::sync::Arc<Problem>);
+pub(super) struct Told(pub(super) Arc<Problem>);
 
 pub(super) async fn not_found() -> Failed {
     Failed::new(ErrorKind::NotFound, "there is nothing at this address").hint("/docs lists what there is")

@@ -41,10 +41,10 @@ pub(super) async fn list(
 ) -> Result<Json<ApprovalList>, Failed> {
     let state = match &params.state {
         None => None,
-        Some(word) => Some(word.parse::<ApprovalState>().map_err(|message| WireError {
-            field: "state".to_owned(),
-            message,
-        })?),
+        Some(word) => Some(
+            word.parse::<ApprovalState>()
+                .map_err(|message| WireError::new("state", message))?,
+        ),
     };
     let approvals = shared.service.list_approvals(&who, state).await?;
     Ok(Json(ApprovalList { approvals }))

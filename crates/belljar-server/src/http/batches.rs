@@ -58,11 +58,7 @@ pub(super) async fn create(
     who.may(crate::store::Role::Run)?;
     if !(1..=MOST_JOBS).contains(&params.jobs) {
         let message = format!("must be from 1 to {MOST_JOBS}");
-        return Err(WireError {
-            field: "jobs".to_owned(),
-            message,
-        }
-        .into());
+        return Err(WireError::new("jobs", message).into());
     }
     let text = String::from_utf8(body)
         .map_err(|_| Failed::new(ErrorKind::Usage, "the body is not text in UTF-8"))?;
@@ -95,10 +91,7 @@ async fn answer(service: Arc<Service>, who: Identity, number: usize, line: Strin
 }
 
 fn read(line: &str) -> Result<(Value, ExecutionRequest), ServiceError> {
-    let wrong = |error: serde_json::Error| WireError {
-        field: "line".to_owned(),
-        message: error.to_string(),
-    };
+    let wrong = |error: serde_json::Error| WireError::new("line", error.to_string());
     let mut value: Value = serde_json::from_str(line).map_err(wrong)?;
     let id = value
         .as_object_mut()

@@ -55,7 +55,7 @@ fn page(api: &Value) -> String {
         for (path, item) in api["paths"].as_object().into_iter().flatten() {
             for (method, operation) in item.as_object().into_iter().flatten() {
                 if operation["tags"][0] == tag["name"] {
-                    text += &operation_text(api, path, method, operation);
+                    text += &operation_text(path, method, operation);
                 }
             }
         }
@@ -67,7 +67,7 @@ fn page(api: &Value) -> String {
     text + "</html>"
 }
 
-fn operation_text(api: &Value, path: &str, method: &str, operation: &Value) -> String {
+fn operation_text(path: &str, method: &str, operation: &Value) -> String {
     let mut text = format!(
         "<h3><span class=m>{}</span> <code>{}</code></h3><p>{} {}</p>",
         escape(&method.to_uppercase()),
@@ -100,7 +100,6 @@ fn operation_text(api: &Value, path: &str, method: &str, operation: &Value) -> S
             shown(&response["description"])
         );
     }
-    let _ = api;
     text + "</table>"
 }
 

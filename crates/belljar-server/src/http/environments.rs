@@ -52,10 +52,7 @@ pub(super) async fn get(
     Caller(_): Caller,
     Id(id): Id,
 ) -> Result<Json<Value>, Failed> {
-    let not_found = || ServiceError::NotFound {
-        what: "environment",
-        name: id.clone(),
-    };
+    let not_found = || ServiceError::not_found("environment", &id);
     let name = EnvironmentName::new(&id).map_err(|_| not_found())?;
     let engine = shared.service.engine().clone();
     let described = blocking(move || {

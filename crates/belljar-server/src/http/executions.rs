@@ -62,10 +62,9 @@ pub(super) async fn create(
     let repeat_key = match headers.get("idempotency-key") {
         None => None,
         Some(key) => {
-            let text = key.to_str().map_err(|_| WireError {
-                field: "Idempotency-Key".to_owned(),
-                message: "is not plain text".to_owned(),
-            })?;
+            let text = key
+                .to_str()
+                .map_err(|_| WireError::new("Idempotency-Key", "is not plain text"))?;
             Some(text.to_owned())
         }
     };

@@ -130,10 +130,8 @@ pub(super) async fn create(
 }
 
 fn role(word: &str) -> Result<Role, WireError> {
-    serde_json::from_value(word.into()).map_err(|_| WireError {
-        field: "roles".to_owned(),
-        message: "has something else than run, read, approve and admin".to_owned(),
-    })
+    serde_json::from_value(word.into())
+        .map_err(|_| WireError::new("roles", "has something else than run, read, approve and admin"))
 }
 
 /// Revokes a key: from now on it opens nothing.

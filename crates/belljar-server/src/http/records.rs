@@ -49,12 +49,11 @@ impl RecordParams {
     fn filter(&self) -> Result<RecordFilter, Failed> {
         let status = match &self.status {
             None => None,
-            Some(word) => Some(word.parse::<SandboxStatus>().map_err(|error| WireError {
-                field: "status".to_owned(),
-                message: error.to_string(),
-            })?),
+            Some(word) => Some(
+                word.parse::<SandboxStatus>()
+                    .map_err(|error| WireError::new("status", error.to_string()))?,
+            ),
         };
-        let text = |text: &Option<String>| text.clone().filter(|text| !text.contains('\0'));
         for (field, value) in [
             ("tenant_id", &self.tenant_id),
             ("user_id", &self.user_id),
@@ -67,11 +66,11 @@ impl RecordParams {
             }
         }
         Ok(RecordFilter {
-            tenant_id: text(&self.tenant_id),
-            user_id: text(&self.user_id),
-            run_id: text(&self.run_id),
-            policy_id: text(&self.policy_id),
-            language: text(&self.language),
+            tenant_id: self.tenant_id.clone(),
+            user_id: self.user_id.clone(),
+            run_id: self.run_id.clone(),
+            policy_id: self.policy_id.clone(),
+            language: self.language.clone(),
             status,
             since: self.since.filter(|time| time.is_finite()),
             until: self.until.filter(|time| time.is_finite()),
@@ -82,11 +81,7 @@ impl RecordParams {
     fn limit(&self) -> Result<usize, Failed> {
         match self.limit.unwrap_or(PAGE) {
             limit @ 1..=1000 => Ok(limit),
-            _ => Err(WireError {
-                field: "limit".to_owned(),
-                message: "must be from 1 to 1000".to_owned(),
-            }
-            .into()),
+            _ => Err(WireError::new("limit", "must be from 1 to 1000").into()),
         }
     }
 }
@@ -173,11 +168,7 @@ pub(super) async fn stats(
 ) -> Result<Json<crate::store::Stats>, Failed> {
     let bucket = params.bucket;
     if bucket.is_some_and(|bucket| !(1..=31_536_000).contains(&bucket)) {
-        return Err(WireError {
-            field: "bucket".to_owned(),
-            message: "must be from 1 to 31536000 seconds".to_owned(),
-        }
-        .into());
+        return Err(WireError::new("bucket", "must be from 1 to 31536000 seconds").into());
     }
     let params = RecordParams {
         tenant_id: params.tenant_id,
@@ -313,11 +304,7 @@ pub(super) async fn audit_verify(
         (None, None) => None,
         (Some(seq), Some(hash)) => Some(crate::store::Head { seq, hash }),
         _ => {
-            return Err(WireError {
-                field: "hash".to_owned(),
-                message: "goes with `seq`: give both or none".to_owned(),
-            }
-            .into());
+            return Err(WireError::new("hash", "goes with `seq`: give both or none").into());
         }
     };
     let verified = shared.service.store().verify(expected.as_ref()).await?;
@@ -367,11 +354,7 @@ pub(super) async fn audit_forget(
     who.may_operate()?;
     let now = shared.service.now();
     if request.before > now {
-        return Err(WireError {
-            field: "before".to_owned(),
-            message: "is in the future".to_owned(),
-        }
-        .into());
+        return Err(WireError::new("before", "is in the future").into());
     }
     let removed = shared
         .service

@@ -329,10 +329,7 @@ impl Conversation {
     }
 
     fn refuse(&self, id: serde_json::Value, detail: &str) {
-        let error = ServiceError::Wire(WireError {
-            field: "message".to_owned(),
-            message: detail.to_owned(),
-        });
+        let error = ServiceError::Wire(WireError::new("message", detail));
         let _ = self.out.send(problem(&id, &error));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use belljar_engine::fresh_id;
@@ -12,6 +12,7 @@ use tracing::Instrument;
 
 use super::Shared;
 use super::answer::Told;
+use crate::wire::Problem;
 
 /// The header with the request's id, both ways.
 const REQUEST_ID: &str = "x-request-id";
@@ -31,7 +32,7 @@ pub(super) async fn watch(State(shared): State<Shared>, request: Request, next: 
     let span = tracing::info_span!("request", id = %id, %method, route = %route);
     let mut response = next.run(request).instrument(span.clone()).await;
     if let Some(Told(problem)) = response.extensions_mut().remove::<Told>() {
-        response = with_id(response, &problem, &id);
+        response = written(response, &problem, &id);
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
@@ -49,12 +50,10 @@ fn brought(request: &Request) -> Option<String> {
     (!id.is_empty() && id.len() <= LONGEST && id.chars().all(plain)).then(|| id.to_owned())
 }
 
-/// The same problem with the request's id in it.
-fn with_id(response: Response, problem: &crate::wire::Problem, id: &str) -> Response {
+/// The problem, with the request's id in it.
+fn written(response: Response, problem: &Problem, id: &str) -> Response {
     let mut problem = problem.clone();
     problem.request_id = Some(id.to_owned());
-    let (mut parts, _) = response.into_parts();
-    parts.headers.remove(header::CONTENT_LENGTH);
-    let body = Json(problem).into_response().into_body();
-    Response::from_parts(parts, body)
+    let (parts, _) = response.into_parts();
+    Response::from_parts(parts, Json(problem).into_response().into_body())
 }

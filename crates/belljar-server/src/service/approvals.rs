@@ -394,12 +394,5 @@ fn asks(wish: &ExecutionRequest, policy: &Policy) -> Vec<String> {
 }
 
 fn not_found(approval_id: &str) -> ServiceError {
-    ServiceError::NotFound {
-        what: "approval",
-        name: approval_id
-            .chars()
-            .take(100)
-            .flat_map(char::escape_debug)
-            .collect(),
-    }
+    ServiceError::not_found("approval", approval_id)
 }

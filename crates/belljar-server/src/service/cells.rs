@@ -81,7 +81,10 @@ async fn run(
     cancel: CancellationToken,
 ) -> Result<Execution, ServiceError> {
     // Those before it first: a place at the gate is for what runs.
-    let _session = live.turn.lock().await;
+    let _session = tokio::select! {
+        session = live.turn.lock() => session,
+        () = cancel.cancelled() => return Err(ServiceError::Cancelled),
+    };
     let _turn = service.turn(admission, &record, &live.policy, &cancel).await?;
     live.current.set(Some(record));
     let mut sink = |event: Event| {

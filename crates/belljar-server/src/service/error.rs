@@ -69,6 +69,14 @@ impl ServiceError {
         }
     }
 
+    /// There is nothing of that name, which is the caller's word.
+    pub(crate) fn not_found(what: &'static str, name: &str) -> Self {
+        Self::NotFound {
+            what,
+            name: name.chars().take(100).flat_map(char::escape_debug).collect(),
+        }
+    }
+
     /// What became of a request that the engine did not run.
     pub(super) fn of_engine(error: EngineError) -> Self {
         match error {
@@ -77,10 +85,9 @@ impl ServiceError {
                 record,
                 retry_after: None,
             },
-            EngineError::Environment(error) if error.is_usage() => Self::Wire(WireError {
-                field: "environment".to_owned(),
-                message: error.to_string(),
-            }),
+            EngineError::Environment(error) if error.is_usage() => {
+                Self::Wire(WireError::new("environment", error.to_string()))
+            }
             error => Self::Engine(error.to_string()),
         }
     }

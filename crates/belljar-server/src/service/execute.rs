@@ -139,10 +139,7 @@ impl Service {
             && tenant != super::DEFAULT_TENANT
             && self.store.tenant(&tenant).await?.is_none()
         {
-            return Err(ServiceError::NotFound {
-                what: "tenant",
-                name: tenant,
-            });
+            return Err(ServiceError::not_found("tenant", &tenant));
         }
         Ok(tenant)
     }

@@ -26,10 +26,6 @@ impl Identity {
         &self.key.key_id
     }
 
-    pub const fn key(&self) -> &KeyRow {
-        &self.key
-    }
-
     /// The one tenant that the key is for; none: all.
     pub fn tenant(&self) -> Option<&str> {
         self.key.tenant_id.as_deref()

@@ -40,10 +40,7 @@ impl Service {
         if let Some(tenant) = &tenant_id
             && self.store.tenant(tenant).await?.is_none()
         {
-            return Err(ServiceError::NotFound {
-                what: "tenant",
-                name: tenant.chars().take(100).flat_map(char::escape_debug).collect(),
-            });
+            return Err(ServiceError::not_found("tenant", tenant));
         }
         let now = self.now();
         if wish
@@ -82,10 +79,7 @@ impl Service {
             .await?;
         match revoked {
             true => Ok(()),
-            false => Err(ServiceError::NotFound {
-                what: "key",
-                name: key_id.chars().take(100).flat_map(char::escape_debug).collect(),
-            }),
+            false => Err(ServiceError::not_found("key", key_id)),
         }
     }
 

@@ -16,14 +16,8 @@ impl Service {
         who: &Identity,
         execution_id: &str,
     ) -> Result<wire::Execution, ServiceError> {
-        let not_found = || ServiceError::NotFound {
-            what: "execution",
-            name: execution_id
-                .chars()
-                .take(100)
-                .flat_map(char::escape_debug)
-                .collect(),
-        };
+        who.may(Role::Run).or_else(|_| who.may(Role::Read))?;
+        let not_found = || ServiceError::not_found("execution", execution_id);
         if let Some(under_way) = self.store.unfinished_one(execution_id).await? {
             if !who.sees(under_way.record.tenant_id.as_deref()) {
                 return Err(not_found());
@@ -115,10 +109,7 @@ impl Service {
         let found = self.store.record(record_id).await?;
         found
             .filter(|record| who.sees(record["tenant_id"].as_str()))
-            .ok_or_else(|| ServiceError::NotFound {
-                what: "record",
-                name: record_id.chars().take(100).flat_map(char::escape_debug).collect(),
-            })
+            .ok_or_else(|| ServiceError::not_found("record", record_id))
     }
 
     /// Figures (R16).

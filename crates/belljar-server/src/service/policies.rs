@@ -180,10 +180,7 @@ impl Service {
 }
 
 fn not_found(policy_id: &str) -> ServiceError {
-    ServiceError::NotFound {
-        what: "policy",
-        name: policy_id.chars().take(100).flat_map(char::escape_debug).collect(),
-    }
+    ServiceError::not_found("policy", policy_id)
 }
 
 /// A policy from JSON. It is read as a file is, so that it means the same and has the same errors.

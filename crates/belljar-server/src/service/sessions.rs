@@ -241,12 +241,8 @@ impl Service {
 }
 
 pub(super) fn of_session(error: SessionError) -> ServiceError {
-    let field = |field: &str, error: SessionError| {
-        ServiceError::Wire(WireError {
-            field: field.to_owned(),
-            message: error.to_string(),
-        })
-    };
+    let field =
+        |field: &str, error: SessionError| ServiceError::Wire(WireError::new(field, error.to_string()));
     match error {
         SessionError::Engine(EngineError::Provider(error)) => ServiceError::Engine(error.to_string()),
         SessionError::Engine(error) => ServiceError::of_engine(error),
@@ -254,10 +250,9 @@ pub(super) fn of_session(error: SessionError) -> ServiceError {
         SessionError::CodeTooLarge { .. } => field("code", error),
         SessionError::BadName { .. } => field("tools", error),
         SessionError::BadGlobal { .. } => field("globals", error),
-        SessionError::File(error) if error.kind == std::io::ErrorKind::NotFound => ServiceError::NotFound {
-            what: "file",
-            name: error.path,
-        },
+        SessionError::File(error) if error.kind == std::io::ErrorKind::NotFound => {
+            ServiceError::not_found("file", &error.path)
+        }
         SessionError::File(_) => field("path", error),
         SessionError::NoSessions { .. } | SessionError::CannotStart { .. } => {
             ServiceError::Engine(error.to_string())
@@ -270,12 +265,5 @@ fn guest_path(path: &str) -> Result<GuestPath, ServiceError> {
 }
 
 fn not_found(session_id: &str) -> ServiceError {
-    ServiceError::NotFound {
-        what: "session",
-        name: session_id
-            .chars()
-            .take(100)
-            .flat_map(char::escape_debug)
-            .collect(),
-    }
+    ServiceError::not_found("session", session_id)
 }

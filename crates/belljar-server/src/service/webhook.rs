@@ -167,10 +167,7 @@ impl Service {
         let verdict: Verdict = serde_json::from_slice(body)
             .map_err(|error| crate::wire::WireError::new("decision", error.to_string()))?;
         let approval = self.store.approval(approval_id).await?;
-        let approval = approval.ok_or_else(|| ServiceError::NotFound {
-            what: "approval",
-            name: approval_id.to_owned(),
-        })?;
+        let approval = approval.ok_or_else(|| ServiceError::not_found("approval", approval_id))?;
         let grant = verdict.decision == Verb::Grant;
         self.decide_with(&approval, grant, "webhook", verdict.reason)
             .await

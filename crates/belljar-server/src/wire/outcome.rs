@@ -38,7 +38,7 @@ pub struct Outcome {
     /// As text; what is not UTF-8 is replaced, and a marker stands where something was cut.
     pub stdout: String,
     pub stderr: String,
-    /// The bytes as they were, where they are not UTF-8.
+    /// The bytes as they were, where they are not UTF-8 or something was cut.
     pub stdout_base64: Option<String>,
     pub stderr_base64: Option<String>,
     /// How many bytes past the limit were dropped.
@@ -294,14 +294,7 @@ impl Outcome {
     pub fn to_core(&self) -> Result<core::Outcome, serde_json::Error> {
         let captured = |text: &str, base64: Option<&String>, dropped: u64| {
             let bytes = base64.and_then(|base64| STANDARD.decode(base64).ok());
-            // The marker is made anew where something was dropped.
-            let kept = match dropped {
-                0 => text,
-                _ => text
-                    .rsplit_once("\n[belljar: cut after ")
-                    .map_or(text, |(kept, _)| kept),
-            };
-            Captured::new(bytes.unwrap_or_else(|| kept.as_bytes().to_vec()), dropped)
+            Captured::new(bytes.unwrap_or_else(|| text.as_bytes().to_vec()), dropped)
         };
         let value = |value: &Option<Value>| -> Result<Option<core::Value>, serde_json::Error> {
             value.clone().map(serde_json::from_value).transpose()
@@ -387,12 +380,11 @@ fn from_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, serde_json
     serde_json::from_value(Value::from(word))
 }
 
-/// The bytes, where text would not be the same.
+/// The bytes, where the text is not the same: it is no UTF-8, or has a marker at its end.
 fn unless_text(captured: &Captured) -> Option<String> {
     let bytes = captured.bytes();
-    std::str::from_utf8(bytes)
-        .is_err()
-        .then(|| STANDARD.encode(bytes))
+    let is_same = !captured.truncated() && std::str::from_utf8(bytes).is_ok();
+    (!is_same).then(|| STANDARD.encode(bytes))
 }
 
 fn json(value: &impl Serialize) -> Value {

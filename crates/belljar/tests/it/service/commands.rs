@@ -186,8 +186,8 @@ fn policies_are_defined_and_deleted() {
     });
 }
 
-#[test]
-fn approvals_are_listed_shown_and_decided() {
+/// A service with a policy under which everything has to be approved.
+fn that_asks() -> (TempDir, Serving, String) {
     let home = TempDir::new();
     let server = Serving::start(Who::User, &home, &[]);
     let key = server.key.clone().expect("a key");
@@ -195,6 +195,12 @@ fn approvals_are_listed_shown_and_decided() {
     server
         .ask("POST", "/v1/policies", Some(&key), policy)
         .expect("an answer");
+    (home, server, key)
+}
+
+#[test]
+fn approvals_are_listed_shown_and_decided() {
+    let (home, server, key) = that_asks();
     let url = format!("http://{}", server.address);
     let way = Way {
         home: &home,
@@ -237,13 +243,7 @@ fn approvals_are_listed_shown_and_decided() {
 #[test]
 fn approvals_are_watched() {
     use std::io::{BufRead, BufReader};
-    let home = TempDir::new();
-    let server = Serving::start(Who::User, &home, &[]);
-    let key = server.key.clone().expect("a key");
-    let policy = r#"{"policy_id": "asks", "extends": "standard", "require_approval": true}"#;
-    server
-        .ask("POST", "/v1/policies", Some(&key), policy)
-        .expect("an answer");
+    let (_home, server, key) = that_asks();
     let url = format!("http://{}", server.address);
     let mut command = belljar(
         Who::User,

@@ -9,12 +9,13 @@ use serde_json::json;
 
 use super::{Serving, ask};
 use crate::harness::{TempDir, executable, is_root, spawn};
+use crate::machine::absent;
 
 /// Only root can make a small file system; the summary of the tests says so.
 #[test]
 fn on_a_full_disk_nothing_runs_and_nothing_is_lost() {
     if !is_root() {
-        eprintln!("not tested here: a full disk: only root can make a small one");
+        absent("a full disk", "only root can make a small one");
         return;
     }
     let home = TempDir::new();

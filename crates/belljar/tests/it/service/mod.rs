@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::harness::{TempDir, Who, become_who, executable, finish, output_of, spawn};
+use crate::machine::absent;
 
 /// A service that is up.
 pub(crate) struct Serving {
@@ -184,7 +185,7 @@ pub(crate) fn postgres() -> Option<PathBuf> {
         BufReader::new(output).read_line(&mut line).expect("a line");
         let _ = RUNNING.set(child);
         if line.trim() != "ready" {
-            eprintln!("not tested here: PostgreSQL: {}", line.trim());
+            absent("PostgreSQL", line.trim());
             return None;
         }
         Some(directory)
