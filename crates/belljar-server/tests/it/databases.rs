@@ -1,13 +1,15 @@
 //! Databases of the tests' own.
 
-use std::io::{BufRead, BufReader};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{LazyLock, OnceLock};
+use std::sync::LazyLock;
 
 use belljar_engine::fresh_id;
 use belljar_server::store::{Place, Store};
 use sqlx::{AnyConnection, Connection};
+
+#[path = "../../../../tests/postgres.rs"]
+mod postgres;
 
 /// A directory that is removed afterwards.
 #[derive(Debug)]
@@ -51,12 +53,12 @@ impl Database {
         let base = (*POSTGRES).as_deref()?;
         let name = fresh_id("t").replace('-', "_");
         execute(
-            &Place::Postgres(url(base, "belljar")),
+            &Place::Postgres(postgres::url(base, "belljar")),
             &format!("CREATE DATABASE {name}"),
         )
         .await;
         Some(Self {
-            place: Place::Postgres(url(base, &name)),
+            place: Place::Postgres(postgres::url(base, &name)),
             _directory: None,
         })
     }
@@ -85,31 +87,15 @@ async fn execute(place: &Place, statement: &str) {
     connection.close().await.expect("an end");
 }
 
-fn url(directory: &Path, name: &str) -> String {
-    format!("postgres://belljar@localhost/{name}?host={}", directory.display())
-}
-
-/// Where the tests' own PostgreSQL listens. It ends with this process, whose end of its input closes.
+/// Where the tests' own PostgreSQL listens.
 static POSTGRES: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-    static RUNNING: OnceLock<Child> = OnceLock::new();
-    let directory = std::env::temp_dir().join(fresh_id("belljar-pg"));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/postgres");
-    let mut child = Command::new(script)
-        .arg(&directory)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("tests/postgres");
-    let mut line = String::new();
-    let output = child.stdout.take().expect("an output");
-    BufReader::new(output).read_line(&mut line).expect("a line");
-    let _ = RUNNING.set(child);
-    if line.trim() != "ready" {
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "not tested here: PostgreSQL: {}", line.trim());
-        return None;
-    }
-    Some(directory)
+    let started = postgres::start(|command| command.spawn().expect("tests/postgres"));
+    started
+        .inspect_err(|why| {
+            // The macros would be captured with the rest of a passing test's output.
+            let _ = writeln!(std::io::stderr(), "not tested here: PostgreSQL: {why}");
+        })
+        .ok()
 });
 
 /// Runs a test on each database that this machine has.

@@ -10,13 +10,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{LazyLock, OnceLock};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::harness::{TempDir, Who, become_who, executable, finish, output_of, spawn};
 use crate::machine::absent;
+
+#[path = "../../../../../tests/postgres.rs"]
+mod postgres;
 
 /// A service that is up.
 pub(crate) struct Serving {
@@ -170,25 +173,9 @@ pub(crate) fn ask(
 
 /// Where a PostgreSQL listens that ends with this process. None where the machine has none.
 pub(crate) fn postgres() -> Option<PathBuf> {
-    static RUNNING: OnceLock<Child> = OnceLock::new();
     static PLACE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-        let directory = std::env::temp_dir().join(belljar_engine::fresh_id("belljar-pg"));
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/postgres");
-        let mut command = Command::new(script);
-        command
-            .arg(&directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = spawn(&mut command);
-        let mut line = String::new();
-        let output = child.stdout.take().expect("an output");
-        BufReader::new(output).read_line(&mut line).expect("a line");
-        let _ = RUNNING.set(child);
-        if line.trim() != "ready" {
-            absent("PostgreSQL", line.trim());
-            return None;
-        }
-        Some(directory)
+        let started = postgres::start(spawn);
+        started.inspect_err(|why| absent("PostgreSQL", why)).ok()
     });
     PLACE.clone()
 }
@@ -216,5 +203,5 @@ pub(crate) fn database(directory: &Path) -> String {
     ]);
     let made = output_of(command.arg(directory));
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    format!("postgres://belljar@localhost/{name}?host={}", directory.display())
+    postgres::url(directory, &name)
 }
