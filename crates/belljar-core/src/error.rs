@@ -58,11 +58,12 @@ impl ErrorKind {
             Self::Unauthorized => 401,
             Self::Denied | Self::Forbidden => 403,
             Self::NotFound => 404,
-            Self::Conflict => 409,
+            // Somebody ended it before it had begun.
+            Self::Conflict | Self::Killed => 409,
             Self::TooLarge => 413,
             Self::QuotaExceeded | Self::Busy => 429,
             // What became of a program is an outcome, never a problem.
-            Self::Timeout | Self::OutOfMemory | Self::Killed | Self::Engine => 500,
+            Self::Timeout | Self::OutOfMemory | Self::Engine => 500,
             Self::Unavailable => 503,
         }
     }

@@ -47,8 +47,22 @@ impl Record {
     /// The row of an execution that ran.
     pub fn of_outcome(record_id: String, plan: &Plan, outcome: &Outcome) -> Self {
         Self {
-            record_id,
             sandbox_id: outcome.sandbox_id.clone(),
+            exit_code: outcome.exit_code,
+            wall_time_seconds: Some(outcome.duration.get()),
+            completed_at: Some(outcome.completed_at),
+            error_message: outcome.error.as_ref().map(|failure| failure.message.clone()),
+            usage: Some(outcome.usage),
+            tool_calls: outcome.tool_calls.clone(),
+            ..Self::of_plan(record_id, plan, outcome.status, outcome.started_at)
+        }
+    }
+
+    /// The row of a plan of which nothing has come yet.
+    pub fn of_plan(record_id: String, plan: &Plan, status: SandboxStatus, now: f64) -> Self {
+        Self {
+            record_id,
+            sandbox_id: String::new(),
             tenant_id: plan.caller().tenant_id.clone(),
             user_id: plan.caller().user_id.clone(),
             run_id: plan.caller().run_id.clone(),
@@ -58,15 +72,15 @@ impl Record {
                 .to_owned(),
             code_hash: plan.code_hash().to_owned(),
             policy_id: plan.policy_id().to_owned(),
-            status: outcome.status,
-            exit_code: outcome.exit_code,
-            wall_time_seconds: Some(outcome.duration.get()),
-            created_at: outcome.started_at,
-            completed_at: Some(outcome.completed_at),
-            error_message: outcome.error.as_ref().map(|failure| failure.message.clone()),
+            status,
+            exit_code: None,
+            wall_time_seconds: None,
+            created_at: now,
+            completed_at: None,
+            error_message: None,
             policy_hash: plan.policy_hash().to_owned(),
-            usage: Some(outcome.usage),
-            tool_calls: outcome.tool_calls.clone(),
+            usage: None,
+            tool_calls: Vec::new(),
         }
     }
 

@@ -44,6 +44,25 @@ fn kind(answer: Option<Vec<u8>>) -> String {
     answer["type"].as_str().unwrap().to_owned()
 }
 
+/// A tool that somebody has to approve is not called where there is nobody to ask.
+#[test]
+fn without_anybody_to_ask_what_needs_approval_is_refused() {
+    run(async {
+        let (events, _heard) = mpsc::unbounded_channel();
+        let rules = SessionRules {
+            approve_tools: vec!["one".to_owned()],
+            ..SessionRules::default()
+        };
+        let mut calls = Calls::new((tools(), None), &rules, 0, events);
+        let (refusal, answer) = calls.ask(asked(1, "one")).unwrap_err();
+        assert_eq!(
+            (refusal, kind(answer).as_str()),
+            (Refusal::Other, "PermissionError")
+        );
+        assert!(calls.ask(asked(2, "hang")).is_ok());
+    });
+}
+
 #[test]
 fn numbers_count_up_and_are_used_once() {
     run(async {

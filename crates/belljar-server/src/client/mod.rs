@@ -118,6 +118,28 @@ impl Client {
         read_all(self.send(method, path, body, &[]).await?).await
     }
 
+    /// Asks, and hands the answer on line by line, however long it is.
+    pub async fn lines<E: From<ClientError>>(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut body = self.send(Method::GET, path, None::<&()>, &[]).await?.into_body();
+        let mut rest = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| ClientError::Broken(error.to_string()))?;
+            rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            let Some(whole) = rest.iter().rposition(|byte| *byte == b'\n') else {
+                continue;
+            };
+            let lines: Vec<u8> = rest.drain(..=whole).collect();
+            for line in String::from_utf8_lossy(&lines).lines() {
+                take(line)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Asks for something that is told as it happens.
     pub async fn events(&self, path: &str, body: &impl Serialize) -> Result<Events, ClientError> {
         let response = self.send(Method::POST, path, Some(body), &[]).await?;

@@ -1,7 +1,7 @@
 //! `/v1/records`, `/v1/stats` and `/v1/audit`.
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::Body as AnyBody;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Shared;
 use super::answer::Failed;
 use super::caller::Caller;
-use super::read::{Id, Params};
+use super::read::{Body, Id, Params};
 use crate::store::{Entry, RecordFilter, StatsFilter, Store};
 use crate::wire::{Problem, WireError};
 
@@ -208,8 +208,7 @@ pub(super) async fn audit_head(
     State(shared): State<Shared>,
     Caller(who): Caller,
 ) -> Result<Json<HeadAnswer>, Failed> {
-    who.may_operate()?;
-    let head = shared.service.store().head().await?;
+    let head = shared.service.chain(&who)?.head().await?;
     Ok(Json(HeadAnswer {
         seq: head.seq,
         hash: head.hash,
@@ -237,8 +236,7 @@ pub(super) async fn audit_entries(
     Caller(who): Caller,
     Params(params): Params<EntryParams>,
 ) -> Result<Response, Failed> {
-    who.may_operate()?;
-    let store = shared.service.store().clone();
+    let store = shared.service.chain(&who)?.clone();
     let lines = stream::unfold(Some((store, params.after)), async |state| {
         let (store, after) = state?;
         match lines_after(&store, after).await {
@@ -248,7 +246,11 @@ pub(super) async fn audit_entries(
             Err(error) => Some((Err(error), None)),
         }
     });
-    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+    Ok((
+        [(CONTENT_TYPE, "application/x-ndjson")],
+        AnyBody::from_stream(lines),
+    )
+        .into_response())
 }
 
 async fn lines_after(store: &Store, after: i64) -> Result<Option<(String, i64)>, crate::store::StoreError> {
@@ -299,7 +301,6 @@ pub(super) async fn audit_verify(
     Caller(who): Caller,
     Params(params): Params<VerifyParams>,
 ) -> Result<Json<VerifyAnswer>, Failed> {
-    who.may_operate()?;
     let expected = match (params.seq, params.hash) {
         (None, None) => None,
         (Some(seq), Some(hash)) => Some(crate::store::Head { seq, hash }),
@@ -307,7 +308,7 @@ pub(super) async fn audit_verify(
             return Err(WireError::new("hash", "goes with `seq`: give both or none").into());
         }
     };
-    let verified = shared.service.store().verify(expected.as_ref()).await?;
+    let verified = shared.service.verify(&who, expected.as_ref()).await?;
     Ok(Json(match verified {
         Ok(verified) => VerifyAnswer {
             valid: true,
@@ -349,17 +350,8 @@ pub(super) struct ForgetAnswer {
 pub(super) async fn audit_forget(
     State(shared): State<Shared>,
     Caller(who): Caller,
-    crate::http::read::Body(request): crate::http::read::Body<ForgetRequest>,
+    Body(request): Body<ForgetRequest>,
 ) -> Result<Json<ForgetAnswer>, Failed> {
-    who.may_operate()?;
-    let now = shared.service.now();
-    if request.before > now {
-        return Err(WireError::new("before", "is in the future").into());
-    }
-    let removed = shared
-        .service
-        .store()
-        .forget(request.before, who.label(), now)
-        .await?;
+    let removed = shared.service.forget(&who, request.before).await?;
     Ok(Json(ForgetAnswer { removed }))
 }

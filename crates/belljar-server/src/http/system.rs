@@ -11,7 +11,6 @@ use super::Shared;
 use super::answer::Failed;
 use super::caller::Caller;
 use crate::service::ServiceError;
-use crate::store::Role;
 use crate::wire::Problem;
 
 /// Whether the process is there.
@@ -45,9 +44,7 @@ pub(super) async fn ready(State(shared): State<Shared>) -> Result<&'static str, 
     )
 )]
 pub(super) async fn metrics(State(shared): State<Shared>, Caller(who): Caller) -> Result<Response, Failed> {
-    who.may(Role::Read)?;
-    let (running, waiting) = shared.service.gate().load();
-    let text = shared.service.metrics().text(running, waiting);
+    let text = shared.service.figures(&who)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(CONTENT_TYPE, kind)], text).into_response())
 }

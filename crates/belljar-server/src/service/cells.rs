@@ -37,8 +37,13 @@ impl Service {
             true => SandboxStatus::Pending,
             false => SandboxStatus::Running,
         };
-        let mut record = Record::of_request(fresh_id("exe"), &live.policy, &live.request, status, self.now());
-        record.code_hash = code_hash(cell.code.as_bytes());
+        let record = Record {
+            record_id: fresh_id("exe"),
+            status,
+            created_at: self.now(),
+            code_hash: code_hash(cell.code.as_bytes()),
+            ..live.record.clone()
+        };
         // What an approver is shown.
         let shown = ExecutionRequest {
             policy_id: Some(live.policy.policy_id.clone()),

@@ -72,7 +72,7 @@ impl Service {
             true => SandboxStatus::Pending,
             false => SandboxStatus::Running,
         };
-        let record = Record::of_request(fresh_id("exe"), &policy, &request, status, self.now());
+        let record = Record::of_plan(fresh_id("exe"), planned.plan(), status, self.now());
         let keep = keep || repeat.is_some();
         let admission = match self.admit(&wish, &policy, &record, repeat).await? {
             Admitted::Yes(admission) => admission,

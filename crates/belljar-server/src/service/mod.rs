@@ -6,6 +6,7 @@
 
 mod admission;
 mod approvals;
+mod audit;
 mod cells;
 mod clock;
 mod conclude;

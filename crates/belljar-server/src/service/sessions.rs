@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belljar_core::request::FileIn;
-use belljar_core::{GuestPath, Policy, Record, Request};
+use belljar_core::{GuestPath, Policy, Record, Request, SandboxStatus};
 use belljar_engine::session::{FileEntry, FileReader, Logs, Surroundings};
 use belljar_engine::{Approver, EngineError, Session, SessionError, ToolError, fresh_id};
 use serde_json::json;
@@ -23,6 +23,8 @@ pub struct LiveSession {
     /// What it was made with; its caller is who it belongs to.
     pub(super) request: Request,
     pub(super) policy: Arc<Policy>,
+    /// The record of whatever it executes, as far as that is known.
+    pub(super) record: Record,
     pub(super) session: Session,
     pub(super) tool_names: Vec<String>,
     pub(super) bridge: Bridge,
@@ -87,7 +89,7 @@ impl LiveSession {
                 .map_or("", |language| language.word())
                 .to_owned(),
             policy_id: self.policy.policy_id.clone(),
-            policy_hash: self.policy.hash(),
+            policy_hash: self.record.policy_hash.clone(),
             tools: self.tool_names.clone(),
             created_at: self.created_at,
         }
@@ -151,7 +153,8 @@ impl Service {
         let policy = self.policy_for(wish.policy_id.as_deref()).await?;
         // Where somebody has to approve, it is what the session executes.
         request.approved = policy.require_approval;
-        self.plan(who, &policy, &request).await?;
+        let planned = self.plan(who, &policy, &request).await?;
+        let record = Record::of_plan(String::new(), planned.plan(), SandboxStatus::Running, self.now());
         self.check_room(&tenant)?;
         let bridge = Bridge::default();
         let current = Current::default();
@@ -167,6 +170,7 @@ impl Service {
             session_id: fresh_id("ses"),
             request,
             policy,
+            record,
             session,
             tool_names: wish.tools.clone(),
             bridge,

@@ -159,6 +159,15 @@ fn the_reference_leaves_nothing_out() {
             format!("| {} | {} |", kind.exit_code(), kind.meaning()),
         );
     }
+    // Time and memory that run out are outcomes, never problems.
+    let problems = |kind: &&ErrorKind| ![ErrorKind::Timeout, ErrorKind::OutOfMemory].contains(kind);
+    for kind in ErrorKind::ALL.iter().filter(problems) {
+        let (status, code, meaning) = (kind.http_status(), kind.exit_code(), kind.meaning());
+        expect(
+            "reference/exit-codes.md",
+            format!("| `{kind}` | {status} | {code} | {meaning} |"),
+        );
+    }
     for verdict in Verdict::ALL {
         expect("guides/batch.md", format!("| `{verdict}` |"));
     }

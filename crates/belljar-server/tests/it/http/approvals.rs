@@ -204,6 +204,9 @@ fn only_who_may_decides_and_only_for_its_tenant() {
             json!([])
         );
         assert_eq!(problem(get(&runs, "/v1/approvals").await).status, 403);
+        // Deciding is not reading: results are for those who run and read.
+        let path = format!("/v1/executions/{}", approval["execution_id"].as_str().unwrap());
+        assert_eq!(problem(get(&approves, &path).await).status, 403);
         say(&approves, &approval, "grant", None).await.unwrap();
         assert!(task.await.unwrap().is_ok());
         server.stop().await;

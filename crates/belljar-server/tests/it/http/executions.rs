@@ -207,6 +207,33 @@ fn what_is_cancelled_ends_at_once_and_is_on_record() {
     });
 }
 
+/// What is cancelled before it had its turn was not the service's fault.
+#[test]
+fn what_is_cancelled_before_it_began_is_told_as_a_conflict() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server
+            .define(json!({"policy_id": "asks", "extends": "standard", "require_approval": true}))
+            .await;
+        let client = server.admin.clone();
+        let task = tokio::spawn(async move { run(&client, json!({"code": "1", "policy_id": "asks"})).await });
+        let under_way = async || get(&server.admin, "/v1/executions").await.unwrap()["executions"][0].clone();
+        until("a question", async || under_way().await["status"] == "pending").await;
+        let id = under_way().await["execution_id"].as_str().unwrap().to_owned();
+        let path = format!("/v1/executions/{id}/cancel");
+        let _: Value = server
+            .admin
+            .call(Method::POST, &path, super::NOTHING)
+            .await
+            .unwrap();
+        let told = problem(task.await.unwrap());
+        assert_eq!((told.status, told.kind.as_str()), (409, "killed"));
+        let record = get(&server.admin, &format!("/v1/records/{id}")).await.unwrap();
+        assert_eq!(record["status"], "killed");
+        server.stop().await;
+    });
+}
+
 /// Cancelling by closing the connection.
 #[test]
 fn whoever_hangs_up_ends_what_runs_for_them() {

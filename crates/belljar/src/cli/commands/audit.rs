@@ -71,14 +71,17 @@ pub(crate) fn audit(args: AuditArgs) -> Result<u8, Problem> {
             }
         }
         AuditCommand::Export { format } => {
-            let bytes = with_service(&args.service, async |client| {
-                Ok(client.bytes(Method::GET, "/v1/audit/entries", NOTHING).await?)
-            })?;
-            let text = String::from_utf8_lossy(&bytes);
-            match format {
-                ExportForm::Jsonl => stdout::print(&text)?,
-                ExportForm::Csv => stdout::print(&csv(&text))?,
+            if format == ExportForm::Csv {
+                stdout::print(&(COLUMNS.join(",") + "\r\n"))?;
             }
+            // Entry by entry: there is no end to how many there may be.
+            with_service(&args.service, async |client| {
+                let print = |line: &str| match format {
+                    ExportForm::Jsonl => stdout::print(&format!("{line}\n")),
+                    ExportForm::Csv => csv(line).map_or(Ok(()), |row| stdout::print(&row)),
+                };
+                client.lines("/v1/audit/entries", print).await
+            })?;
         }
         AuditCommand::Forget { older_than } => {
             let before = ago("--older-than", &older_than)?;
@@ -95,21 +98,15 @@ pub(crate) fn audit(args: AuditArgs) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// One row for each execution and denial.
-fn csv(entries: &str) -> String {
-    let mut text = COLUMNS.join(",") + "\r\n";
-    for line in entries.lines() {
-        let entry: Value = serde_json::from_str(line).unwrap_or_default();
-        if !["execution", "denial"].contains(&entry["kind"].as_str().unwrap_or_default()) {
-            continue;
-        }
-        let body = entry["body"].as_str().unwrap_or_default();
-        let record: Value = serde_json::from_str(body).unwrap_or_default();
-        let cells: Vec<_> = COLUMNS.iter().map(|column| cell(&record[*column])).collect();
-        text += &cells.join(",");
-        text += "\r\n";
+/// The row of an entry, if it is one of an execution or a denial.
+fn csv(line: &str) -> Option<String> {
+    let entry: Value = serde_json::from_str(line).ok()?;
+    if !["execution", "denial"].contains(&entry["kind"].as_str()?) {
+        return None;
     }
-    text
+    let record: Value = serde_json::from_str(entry["body"].as_str()?).ok()?;
+    let cells: Vec<_> = COLUMNS.iter().map(|column| cell(&record[*column])).collect();
+    Some(cells.join(",") + "\r\n")
 }
 
 /// A cell. What a spreadsheet would compute is marked as text: a record holds words of its caller.
