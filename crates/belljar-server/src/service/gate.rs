@@ -19,16 +19,22 @@ pub struct GateSettings {
     pub queue: usize,
 }
 
+impl GateSettings {
+    /// So many places, of which some stay free for others whenever one tenant has the rest.
+    pub fn of(places: usize) -> Self {
+        Self {
+            places,
+            share: (places - (places / 4).max(1).min(places)).max(1),
+            queue: 1_000,
+        }
+    }
+}
+
 impl Default for GateSettings {
     /// Most programs wait for something some of the time, so there are more places than processors.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = processors * 8;
-        Self {
-            places,
-            share: places - places / 4,
-            queue: 1_000,
-        }
+        Self::of(processors * 8)
     }
 }
 
@@ -219,6 +225,15 @@ mod tests {
         let other = has_turn(other).await.unwrap();
         drop(other);
         assert!(has_turn(waiting.remove(0)).await.is_ok());
+    }
+
+    #[test]
+    fn of_several_places_one_stays_free() {
+        for places in 2..100 {
+            let share = GateSettings::of(places).share;
+            assert!((1..places).contains(&share), "{share} of {places}");
+        }
+        assert_eq!(GateSettings::of(1).share, 1);
     }
 
     #[tokio::test]

@@ -194,6 +194,20 @@ impl Service {
         self.settings.dev
     }
 
+    /// Forgets what is kept no longer, and ends what servers left that are gone.
+    pub async fn tidy(&self) -> Result<(), StoreError> {
+        self.sessions.forget_ended();
+        self.store.tidy(self.now()).await?;
+        if let Some(kept) = self.settings.retention {
+            let before = self.now() - kept.as_secs_f64();
+            self.store.forget(before, &self.server_id, self.now()).await?;
+        }
+        if self.settings.store.is_postgres() {
+            self.store.recover(&self.server_id, self.now()).await?;
+        }
+        Ok(())
+    }
+
     /// Takes nothing new, gives what runs its time, ends the rest, and lets go of the store.
     pub async fn shut_down(&self, patience: Duration) {
         self.gate.close();
@@ -225,17 +239,6 @@ async fn keep_house(service: std::sync::Weak<Service>) {
             return;
         };
         // What goes wrong here goes wrong where it matters too, and is told there.
-        service.sessions.forget_ended();
-        let _ = service.store.tidy(service.now()).await;
-        if let Some(kept) = service.settings.retention {
-            let before = service.now() - kept.as_secs_f64();
-            let _ = service
-                .store
-                .forget(before, &service.server_id, service.now())
-                .await;
-        }
-        if service.settings.store.is_postgres() {
-            let _ = service.store.recover(&service.server_id, service.now()).await;
-        }
+        let _ = service.tidy().await;
     }
 }

@@ -92,3 +92,26 @@ fn the_chain_is_exported_as_it_was_hashed_and_verified() {
         server.stop().await;
     });
 }
+
+/// What is older than the retention goes by itself, and the rest stays provable.
+#[test]
+fn old_records_go_by_themselves() {
+    on_each(|database| async move {
+        let server = Server::with(belljar_server::service::Settings {
+            retention: Some(std::time::Duration::from_millis(300)),
+            ..super::settings(&database)
+        })
+        .await;
+        run(&server.admin, json!({"code": "1"})).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        run(&server.admin, json!({"code": "2"})).await.unwrap();
+        server.service.tidy().await.unwrap();
+        let left = get(&server.admin, "/v1/records").await.unwrap();
+        assert_eq!(left["records"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            get(&server.admin, "/v1/audit/verify").await.unwrap()["valid"],
+            true
+        );
+        server.stop().await;
+    });
+}

@@ -41,14 +41,12 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
                 .hint("listen on 127.0.0.1, or leave --dev away and use keys"),
         );
     }
-    let ordinary = GateSettings::default();
-    let places = read("places", get("places", &args.places), "--places 16")?.unwrap_or(ordinary.places);
-    let share = read("share", get("share", &args.share), "--share 12")?;
+    let places = read("places", get("places", &args.places), "--places 16")?;
+    let ordinary = places.map_or_else(GateSettings::default, GateSettings::of);
     let gate = GateSettings {
-        places,
-        // Nobody has all of them, as long as there is more than one.
-        share: share.unwrap_or_else(|| (places - places / 4).max(1)),
+        share: read("share", get("share", &args.share), "--share 12")?.unwrap_or(ordinary.share),
         queue: needed("queue", get("queue", &args.queue), "--queue 1000")?,
+        ..ordinary
     };
     for (name, value) in [("places", gate.places), ("share", gate.share)] {
         if value == 0 {
