@@ -31,6 +31,7 @@ pub mod status;
 pub mod units;
 pub mod value;
 pub mod verdict;
+pub mod weight;
 
 pub use capabilities::{Capabilities, Support, Toolchain};
 pub use config::SandboxConfig;
@@ -56,3 +57,4 @@ pub use status::{IsolationLevel, NetworkPolicy, SandboxStatus};
 pub use units::{Bytes, Seconds};
 pub use value::{FromValue, Value};
 pub use verdict::{Comparison, Verdict};
+pub use weight::Weight;

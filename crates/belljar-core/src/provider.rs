@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::capabilities::Capabilities;
 use crate::control::Control;
@@ -17,6 +18,7 @@ use crate::path::GuestPath;
 use crate::plan::{Plan, Stage};
 use crate::receipt::Receipt;
 use crate::request::FileIn;
+use crate::weight::Weight;
 
 /// A future that can be sent and stored.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -41,6 +43,11 @@ pub trait Provider: Send + Sync + Debug {
         Ok(())
     }
 
+    /// The processor time that all sandboxes have used so far, where that is counted. It begins anew now and then.
+    fn cpu_used(&self) -> Option<Duration> {
+        None
+    }
+
     /// Makes a live place for the plan: set up, files in, nothing running yet.
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>>;
 }
@@ -54,6 +61,11 @@ pub trait Sandbox: Send + Debug {
         &'a mut self,
         files: &'a BTreeMap<GuestPath, FileIn>,
     ) -> BoxFuture<'a, Result<(), ProviderError>>;
+
+    /// What it weighs from now on beside other sandboxes, where the provider can have that.
+    fn weigh(&mut self, weight: Weight) {
+        let _ = weight;
+    }
 
     /// Runs one stage to its end, whatever that is. When this returns, no process of the stage is alive.
     fn run<'a>(

@@ -2,11 +2,11 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belljar_core::provider::{BoxFuture, OutputSink, Provider, ProviderError, Sandbox, StageStdin};
 use belljar_core::request::Stdin;
-use belljar_core::{Denial, DenialCode, Environment, Outcome, Plan, Policy, Record, Request, guard};
+use belljar_core::{Denial, DenialCode, Environment, Outcome, Plan, Policy, Record, Request, Weight, guard};
 
 use crate::environment::{EnvironmentError, Environments, Lease};
 use crate::ident::fresh_id;
@@ -45,11 +45,18 @@ pub struct Planned {
     request: Request,
     plan: Plan,
     lease: Option<Lease>,
+    weight: Weight,
 }
 
 impl Planned {
     pub const fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// What its sandbox weighs beside others.
+    pub const fn weighing(mut self, weight: Weight) -> Self {
+        self.weight = weight;
+        self
     }
 }
 
@@ -171,6 +178,11 @@ impl Engine {
         Ok(self.provider.prepare(&plan)?)
     }
 
+    /// The processor time that all sandboxes have used so far, where that is counted. It begins anew now and then.
+    pub fn cpu_used(&self) -> Option<Duration> {
+        self.provider.cpu_used()
+    }
+
     /// What [`Engine::execute_planned`] takes: the plan that the guard makes of a request, with the policy as it is now,
     /// and a hold on the environment that it names.
     pub fn plan_run(&self, policy: &Policy, request: &Request) -> Result<Planned, EngineError> {
@@ -180,6 +192,7 @@ impl Engine {
             request: request.clone(),
             plan,
             lease,
+            weight: Weight::FULL,
         })
     }
 
@@ -194,8 +207,10 @@ impl Engine {
             request,
             plan,
             lease,
+            weight,
         } = planned;
-        let sandbox = self.open_plan(&policy, &request, plan, lease).await?;
+        let mut sandbox = self.open_plan(&policy, &request, plan, lease).await?;
+        sandbox.weigh(weight);
         run_to_end(sandbox, io).await
     }
 

@@ -6,7 +6,7 @@ use belljar_core::outcome::CompileOutput;
 use belljar_core::provider::{BoxFuture, Ended, OutputSink, Sandbox, StageEnd, StageIo, StageStdin, Stream};
 use belljar_core::{
     Captured, FailureKind, Lifecycle, Outcome, Plan, Policy, Record, Request, SandboxStatus, Seconds,
-    StageKind, Usage,
+    StageKind, Usage, Weight,
 };
 
 use crate::environment::Lease;
@@ -51,6 +51,13 @@ impl LiveSandbox {
 
     pub const fn state(&self) -> Lifecycle {
         self.state
+    }
+
+    /// What it weighs from now on beside other sandboxes.
+    pub fn weigh(&mut self, weight: Weight) {
+        if let Some(sandbox) = self.sandbox.as_mut() {
+            sandbox.weigh(weight);
+        }
     }
 
     /// Runs what the sandbox was opened for.

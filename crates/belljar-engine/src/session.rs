@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use belljar_core::request::FileIn;
 use belljar_core::session::is_identifier;
-use belljar_core::{Bytes, GuestPath, LimitOverrides, Policy, Request, Value};
+use belljar_core::{Bytes, GuestPath, LimitOverrides, Policy, Request, Value, Weight};
 use tokio::sync::{mpsc, oneshot};
 
 pub use error::{Expiry, SessionError};
@@ -60,6 +60,8 @@ pub struct Cell {
     pub stdin: Option<String>,
     /// Tighter limits for this one.
     pub limits: LimitOverrides,
+    /// What the session weighs beside other sandboxes while it executes this.
+    pub weight: Weight,
 }
 
 impl<T: Into<String>> From<T> for Cell {

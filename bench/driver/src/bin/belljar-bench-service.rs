@@ -23,16 +23,31 @@ use tokio::io::AsyncWriteExt;
 
 type Measured<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
+/// The first argument of the process that floods.
+const FLOOD: &str = "flood";
 const CODE: &str = "print(1 + 1)";
+/// What a neighbour floods with: as many as can be started, and programs that keep the processors busy.
+const FLOODS: [(&str, &str); 2] = [
+    ("short", CODE),
+    (
+        "busy",
+        "import time\nend = time.monotonic() + 0.2\nwhile time.monotonic() < end: pass\nprint(2)",
+    ),
+];
 
 fn main() -> Measured<()> {
     let args: Vec<String> = std::env::args().collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (program, home) = match args.as_slice() {
+        [_, word, url, key, code, seconds] if word == FLOOD => {
+            let client = Client::remote(url, Some(key))?;
+            let load = runtime.block_on(served_load(&client, code, 128, seconds.parse()?))?;
+            return Ok(writeln!(std::io::stdout(), "{}", load.shown())?);
+        }
         [_, program, home, ..] => (program.clone(), home.clone()),
         _ => return Err("usage: belljar-bench-service BELLJAR HOME [STORE]".into()),
     };
     let quick = std::env::var_os("BELLJAR_BENCH_QUICK").is_some();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let results = runtime.block_on(measure(
         &program,
         Path::new(&home),
@@ -60,7 +75,7 @@ async fn measure(program: &str, home: &Path, store: Option<&str>, quick: bool) -
         for turn in 0..3 {
             // The first turn warms both up and is not counted.
             let one = direct_load(&engine, level, seconds).await?;
-            let other = served_load(&admin, level, seconds).await?;
+            let other = served_load(&admin, CODE, level, seconds).await?;
             if turn > 0 {
                 direct.add(one);
                 served.add(other);
@@ -69,7 +84,14 @@ async fn measure(program: &str, home: &Path, store: Option<&str>, quick: bool) -
         levels.push(json!({ "level": level, "engine": direct.shown(), "service": served.shown() }));
     }
     tell("a flood beside a neighbour")?;
-    let fairness = fairness(&server, &admin, seconds).await?;
+    let keys = tenants(&admin).await?;
+    let mut fairness = serde_json::Map::new();
+    for (name, code) in FLOODS {
+        fairness.insert(
+            name.to_owned(),
+            beside_a_flood(&server, &keys, code, seconds).await?,
+        );
+    }
     tell("sessions that do nothing")?;
     let sessions = sessions(&admin, if quick { 50 } else { 1_000 }).await?;
     tell("slow clients")?;
@@ -138,18 +160,18 @@ async fn direct_load(engine: &Arc<Engine>, level: usize, seconds: f64) -> Measur
     .await
 }
 
-async fn served_load(client: &Client, level: usize, seconds: f64) -> Measured<Load> {
-    let client = client.clone();
+async fn served_load(client: &Client, code: &str, level: usize, seconds: f64) -> Measured<Load> {
+    let (client, code) = (client.clone(), Arc::<str>::from(code));
     closed_loop(level, seconds, move || {
-        let client = client.clone();
-        async move { once(&client).await }
+        let (client, code) = (client.clone(), Arc::clone(&code));
+        async move { once(&client, &code).await }
     })
     .await
 }
 
 /// One execution; false if the service said to come again.
-async fn once(client: &Client) -> Measured<bool> {
-    let body = json!({ "code": CODE, "policy_id": "load" });
+async fn once(client: &Client, code: &str) -> Measured<bool> {
+    let body = json!({ "code": code, "policy_id": "load" });
     match client
         .call::<Value>(Method::POST, "/v1/executions", Some(&body))
         .await
@@ -197,30 +219,41 @@ where
     Ok(load)
 }
 
-/// One tenant alone, and the same beside another that sends as much as it can.
-async fn fairness(server: &Server, admin: &Client, seconds: f64) -> Measured<Value> {
-    let mut clients = Vec::new();
-    for tenant in ["calm", "flood"] {
+/// Keys of a calm tenant and of one that floods.
+async fn tenants(admin: &Client) -> Measured<[String; 2]> {
+    let mut keys = [String::new(), String::new()];
+    for (tenant, key) in ["calm", "flood"].into_iter().zip(&mut keys) {
         let body = json!({ "tenant_id": tenant });
         let _: Value = admin.call(Method::POST, "/v1/tenants", Some(&body)).await?;
         let body = json!({ "tenant_id": tenant, "roles": ["run"] });
         let made: Value = admin.call(Method::POST, "/v1/keys", Some(&body)).await?;
-        clients.push(server.client(made["key"].as_str().unwrap_or_default())?);
+        *key = made["key"].as_str().unwrap_or_default().to_owned();
     }
-    let (calm, flood) = (clients.remove(0), clients.remove(0));
-    let (mut alone, mut beside, mut flooded) = (Load::default(), Load::default(), Load::default());
+    Ok(keys)
+}
+
+/// One tenant alone, and the same beside another that sends as much as it can.
+async fn beside_a_flood(server: &Server, keys: &[String; 2], code: &str, seconds: f64) -> Measured<Value> {
+    let calm = server.client(&keys[0])?;
+    let (mut alone, mut beside, mut flooded) = (Load::default(), Load::default(), Vec::new());
     for _ in 0..3 {
-        alone.add(served_load(&calm, 1, seconds).await?);
-        let flooding = tokio::spawn({
-            let flood = flood.clone();
-            async move { served_load(&flood, 128, seconds + 1.0).await }
-        });
+        alone.add(served_load(&calm, CODE, 1, seconds).await?);
+        let url = format!("http://{}", server.address);
+        // A process of its own, as it would be: nobody waits in the queues of another's client.
+        let flooding = tokio::process::Command::new(std::env::current_exe()?)
+            .args([FLOOD, &url, &keys[1], code, &(seconds + 1.0).to_string()])
+            .stdout(Stdio::piped())
+            .spawn()?;
         tokio::time::sleep(Duration::from_millis(500)).await;
-        beside.add(served_load(&calm, 1, seconds).await?);
-        flooded.add(flooding.await??);
+        beside.add(served_load(&calm, CODE, 1, seconds).await?);
+        flooded.push(serde_json::from_slice::<Value>(
+            &flooding.wait_with_output().await?.stdout,
+        )?);
     }
+    let rate = |load: &Value| load["per_second"].as_f64().unwrap_or_default();
     Ok(json!({
-        "alone": alone.shown(), "beside_a_flood": beside.shown(), "the_flood": flooded.shown(),
+        "alone": alone.shown(), "beside_a_flood": beside.shown(),
+        "the_flood": { "per_second": flooded.iter().map(rate).sum::<f64>() / flooded.len() as f64, "each": flooded },
         "p99_ratio": beside.percentile(0.99) / alone.percentile(0.99),
     }))
 }
@@ -266,7 +299,7 @@ async fn slow_clients(server: &Server, admin: &Client, slow: usize, runs: usize)
     let tasks: Vec<_> = (0..runs)
         .map(|_| {
             let admin = admin.clone();
-            tokio::spawn(async move { once(&admin).await })
+            tokio::spawn(async move { once(&admin, CODE).await })
         })
         .collect();
     let (mut ran, mut busy, mut failed) = (0, 0, Vec::new());

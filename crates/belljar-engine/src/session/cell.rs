@@ -100,6 +100,9 @@ impl Keeper {
         let started_at = now();
         let started = Instant::now();
         let too_old = self.too_old();
+        if let Some(sandbox) = self.sandbox.as_mut() {
+            sandbox.weigh(cell.weight);
+        }
         let Some(interpreting) = interpreting(&mut self.sandbox) else {
             return Err(SessionError::Closed);
         };

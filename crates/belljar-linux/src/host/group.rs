@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use belljar_core::{Limits, ProviderError};
+use belljar_core::{Limits, ProviderError, Weight};
 
 use super::cgroup::{self, Group, GroupLimits, Hierarchy};
 
@@ -17,6 +17,7 @@ pub(crate) struct SandboxGroup {
     dirs: Vec<PathBuf>,
     /// What it is limited to, so that a stage with the same limits costs no writes.
     limited: Option<GroupLimits>,
+    weight: Weight,
 }
 
 impl SandboxGroup {
@@ -36,6 +37,7 @@ impl SandboxGroup {
             version: hierarchy.version(),
             group,
             limited: None,
+            weight: Weight::FULL,
         };
         made.set(limits)?;
         Ok(made)
@@ -67,6 +69,13 @@ impl SandboxGroup {
             self.limited = Some(limits);
         }
         Ok(())
+    }
+
+    /// Sets what it weighs beside others. That is courtesy, not a wall: where it fails, everything goes on.
+    pub(crate) fn weigh(&mut self, weight: Weight) {
+        if self.weight != weight && self.group.weigh(weight).is_ok() {
+            self.weight = weight;
+        }
     }
 
     /// The processor time that it has used so far, where that is counted.

@@ -84,6 +84,10 @@ impl Provider for NativeProvider {
         prepare(&self.shared, plan)
     }
 
+    fn cpu_used(&self) -> Option<Duration> {
+        self.shared.hierarchy().ok()?.cpu()
+    }
+
     fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use belljar_core::outcome::CollectedFile;
 use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, StageEnd, StageIo};
 use belljar_core::request::FileIn;
-use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage};
+use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage, Weight};
 
 use super::bury::Remains;
 use super::group::{SandboxGroup, limits_of};
@@ -297,6 +297,13 @@ impl Sandbox for NativeSandbox {
         files: &'a BTreeMap<GuestPath, FileIn>,
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
         Box::pin(self.put_files(files))
+    }
+
+    fn weigh(&mut self, weight: Weight) {
+        self.shared.saw_weight(weight);
+        if let Some(group) = &mut self.group {
+            group.weigh(weight);
+        }
     }
 
     fn run<'a>(

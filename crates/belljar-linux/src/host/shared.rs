@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use belljar_core::{
     Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, ProviderError, Support, Toolchain,
+    Weight,
 };
 
 use super::bury::Undertaker;
@@ -44,6 +46,8 @@ pub(crate) struct Shared {
     pub(super) undertaker: Undertaker,
     /// Whether sandboxes have a `/proc` here, once one was seen.
     has_proc: OnceLock<bool>,
+    /// Whether sandboxes have had different weights.
+    weighs: AtomicBool,
 }
 
 /// Where the launcher is in its life.
@@ -139,6 +143,17 @@ impl Shared {
 
     pub(crate) fn saw_proc(&self, there: bool) {
         let _ = self.has_proc.set(there);
+    }
+
+    /// From the first sandbox on that weighs less than another, each is made so that it can be weighed.
+    pub(crate) fn saw_weight(&self, weight: Weight) {
+        if weight != Weight::FULL {
+            self.weighs.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn weighs(&self) -> bool {
+        self.weighs.load(Ordering::Relaxed)
     }
 
     pub(crate) fn new_nursery(&self, spec: RootSpec) -> Result<Arc<Nursery>, ProviderError> {

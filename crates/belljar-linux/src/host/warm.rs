@@ -152,7 +152,7 @@ impl Outline {
             shell: self.shape.shell.clone(),
             limits: self.shape.limits,
             // An execution of a session may ask for one; a program runs once, with what it was planned with.
-            shares: self.purpose == Purpose::Cells,
+            shares: self.purpose == Purpose::Cells || shared.weighs(),
             guest,
             files: None,
         })

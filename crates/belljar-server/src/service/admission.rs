@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use belljar_core::{Denial, DenialCode, Policy, Record, SandboxStatus};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, debug_span};
 
 use super::Service;
 use super::approvals::Question;
@@ -63,7 +64,7 @@ impl Service {
                 repeat,
                 now: record.created_at,
             };
-            match self.store.begin(begin).await? {
+            match self.store.begin(begin).instrument(debug_span!("admit")).await? {
                 Begun::Reserved => return Ok(Admitted::Yes(Admission::Ticket(ticket))),
                 begun => begun,
             }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::record::code_hash;
-use belljar_core::{Record, SandboxStatus};
+use belljar_core::{Record, SandboxStatus, Weight};
 use belljar_engine::session::{Cell, Event};
 use belljar_engine::{Execution, fresh_id};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, debug_span};
 
 use super::Service;
 use super::admission::{Admission, Admitted};
@@ -32,6 +33,7 @@ impl Service {
             limits: wish.limits.overrides()?,
             code: wish.code,
             stdin: wish.stdin,
+            weight: Weight::FULL,
         };
         let status = match live.policy.require_approval {
             true => SandboxStatus::Pending,
@@ -90,7 +92,8 @@ async fn run(
         session = live.turn.lock() => session,
         () = cancel.cancelled() => return Err(ServiceError::Cancelled),
     };
-    let _turn = service.turn(admission, &record, &live.policy, &cancel).await?;
+    let waiting = service.turn(admission, &record, &live.policy, &cancel);
+    let turn = waiting.instrument(debug_span!("wait")).await?;
     live.current.set(Some(record));
     let mut sink = |event: Event| {
         if let Some(events) = &events {
@@ -98,7 +101,13 @@ async fn run(
             let _ = events.send(event);
         }
     };
-    let mut executing = std::pin::pin!(live.session.execute(cell, &mut sink));
+    let mut executing = std::pin::pin!(live.session.execute(
+        Cell {
+            weight: turn.weight(),
+            ..cell
+        },
+        &mut sink
+    ));
     let ended = tokio::select! {
         ended = &mut executing => Some(ended),
         () = cancel.cancelled() => {

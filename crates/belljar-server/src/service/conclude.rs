@@ -10,6 +10,8 @@ use belljar_engine::Execution;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tracing::field::Empty;
+use tracing::{Instrument, Span, debug_span};
 
 use super::Service;
 use super::error::ServiceError;
@@ -64,19 +66,30 @@ impl Service {
             done,
         };
         let service = Arc::clone(self);
+        let trace = debug_span!(
+            "execution",
+            execution.id = job.record.record_id,
+            execution.status = Empty,
+            tenant.id = job.record.tenant_id,
+            policy.id = job.record.policy_id,
+        );
         let listed = self.running.list(&started.execution_id, job.cancel.clone());
-        self.running.tasks.spawn(async move {
+        let work = async move {
             // A task of its own, so that even a panic ends on record.
-            let ran = tokio::spawn(run).await;
+            let ran = tokio::spawn(run.in_current_span()).await;
             let ran = ran.unwrap_or_else(|_| {
                 let message = "the engine failed in an unexpected way";
                 Err(ServiceError::Engine(message.to_owned()))
             });
             let told = service.conclude(job, ran).await;
             drop(listed);
+            if let Ok(execution) = &told {
+                Span::current().record("execution.status", &execution.status);
+            }
             // Nobody need wait any more.
             let _ = tell.send(told);
-        });
+        };
+        self.running.tasks.spawn(work.instrument(trace));
         started
     }
 
@@ -144,13 +157,14 @@ impl Service {
             false => None,
         };
         self.metrics.ended(&record);
-        let finishing = self.store.finish(Finish {
+        let finish = Finish {
             record,
             more,
             bytes_out,
             result,
             now,
-        });
+        };
+        let finishing = self.store.finish(finish).instrument(debug_span!("record"));
         match tokio::time::timeout(RECORDING, finishing).await {
             Ok(Ok(())) => ran.map(|_| execution),
             Ok(Err(error)) => Err(ServiceError::Unrecorded(error)),

@@ -9,6 +9,7 @@ use belljar_engine::{EngineError, ExecuteIo, Execution, Planned, fresh_id};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, debug_span};
 
 use super::Service;
 use super::admission::{Admission, Admitted};
@@ -188,7 +189,8 @@ async fn run(
         cancel,
         output,
     } = way;
-    let turn = service.turn(admission, &record, &policy, &cancel).await?;
+    let waiting = service.turn(admission, &record, &policy, &cancel);
+    let turn = waiting.instrument(debug_span!("wait")).await?;
     let mut sink = |stream: Stream, bytes: &[u8]| {
         if let Some(output) = &output {
             // Nobody need listen any more.
@@ -200,7 +202,10 @@ async fn run(
         stdin: None,
         stop: Some(Box::pin(cancel.cancelled())),
     };
-    let ran = service.engine.execute_planned(planned, io).await;
+    let running = service
+        .engine
+        .execute_planned(planned.weighing(turn.weight()), io);
+    let ran = running.instrument(debug_span!("run")).await;
     drop(turn);
     ran.map_err(ServiceError::of_engine)
 }

@@ -21,6 +21,7 @@ mod policies;
 mod running;
 mod sessions;
 mod tool_bridge;
+mod watch_use;
 mod webhook;
 
 use std::fs::File;
@@ -127,6 +128,7 @@ impl Service {
         };
         let service = Arc::new(service);
         tokio::spawn(keep_house(Arc::downgrade(&service)));
+        tokio::spawn(watch_use::watch_use(Arc::downgrade(&service)));
         Ok(Opened {
             service,
             first_key,

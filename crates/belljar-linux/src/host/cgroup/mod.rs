@@ -19,6 +19,8 @@ use std::time::Duration;
 
 pub(crate) use sweep::{fresh_tag, group_name, remove_all};
 
+use belljar_core::Weight;
+
 use crate::wire::CgroupJoin;
 
 /// The directory that holds every group of ours.
@@ -32,6 +34,8 @@ pub(crate) trait Hierarchy: Send + Sync + Debug {
     fn bounds(&self) -> Bounds;
     /// The directories that hold our groups.
     fn subtrees(&self) -> Vec<PathBuf>;
+    /// The processor time that all our groups have used so far, where that is counted.
+    fn cpu(&self) -> Option<Duration>;
     /// How init gets into a group.
     fn join(&self) -> CgroupJoin;
     /// Makes an empty group; `shares` where it may be given a share of the processors.
@@ -42,6 +46,8 @@ pub(crate) trait Hierarchy: Send + Sync + Debug {
 pub(crate) trait Group: Send + Sync + Debug {
     /// Sets limits; called again before each stage.
     fn limit(&self, limits: &GroupLimits) -> io::Result<()>;
+    /// Sets what it weighs beside other groups; nothing where it has no share of the processors.
+    fn weigh(&self, weight: Weight) -> io::Result<()>;
     /// The descriptor that a process is born into it by; none where nobody can be.
     fn birthplace(&self) -> io::Result<Option<OwnedFd>>;
     /// Files into which a task writes `0` to move here.
@@ -217,4 +223,35 @@ fn read_key(dir: &Path, file: &str, key: &str) -> Option<u64> {
 /// Whether this process may make directories in `dir`.
 fn may_write(dir: &Path) -> bool {
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was said of a group is what the kernel holds of it.
+    #[test]
+    fn a_weight_reaches_the_kernel() {
+        let hierarchy = match find() {
+            Ok(hierarchy) if hierarchy.bounds().cpu => hierarchy,
+            _ => {
+                let _ = writeln!(
+                    io::stderr(),
+                    "not tested here: weights: no share of the processors"
+                );
+                return;
+            }
+        };
+        let name = group_name(&fresh_tag(), "weight");
+        let group = hierarchy.create(&name, true).expect("a group");
+        let held = |file: &str| group.dirs().iter().find_map(|dir| read_number(dir, file));
+        for (count, v1, v2) in [(1, 1024, 100), (4, 256, 25), (1000, 10, 1)] {
+            group.weigh(Weight::among(count)).expect("it is weighed");
+            match hierarchy.version() {
+                "v1" => assert_eq!(held("cpu.shares"), Some(v1)),
+                _ => assert_eq!(held("cpu.weight"), Some(v2)),
+            }
+        }
+        remove(&group.dirs()).expect("it is removed");
+    }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -13,6 +13,8 @@ use super::{
     Bounds, Group, GroupLimits, Hierarchy, NoHierarchy, Subtree, may_write, read_key, read_number, write,
     write_if_there,
 };
+use belljar_core::Weight;
+
 use crate::wire::CgroupJoin;
 
 /// Controllers that we use where they are there.
@@ -80,6 +82,11 @@ impl Hierarchy for V1 {
             .collect()
     }
 
+    fn cpu(&self) -> Option<Duration> {
+        let (_, subtree) = self.subtrees.iter().find(|(name, _)| *name == "cpuacct")?;
+        used(&subtree.dir)
+    }
+
     fn join(&self) -> CgroupJoin {
         CgroupJoin::Later
     }
@@ -101,6 +108,10 @@ impl Hierarchy for V1 {
         }
         Ok(Box::new(group))
     }
+}
+
+fn used(dir: &Path) -> Option<Duration> {
+    read_number(dir, "cpuacct.usage").map(Duration::from_nanos)
 }
 
 #[derive(Debug)]
@@ -150,6 +161,14 @@ impl Group for V1Group {
         Ok(())
     }
 
+    fn weigh(&self, weight: Weight) -> io::Result<()> {
+        match self.dir("cpu") {
+            // Its own scale: what nothing was said about has 1024 there.
+            Some(dir) => write(dir, "cpu.shares", u32::from(weight.get()) * 1024 / 100),
+            None => Ok(()),
+        }
+    }
+
     fn birthplace(&self) -> io::Result<Option<OwnedFd>> {
         Ok(None)
     }
@@ -169,8 +188,7 @@ impl Group for V1Group {
     }
 
     fn cpu(&self) -> Option<Duration> {
-        let dir = self.dir("cpuacct")?;
-        read_number(dir, "cpuacct.usage").map(Duration::from_nanos)
+        used(self.dir("cpuacct")?)
     }
 
     fn memory_peak(&self) -> Option<u64> {

@@ -13,6 +13,8 @@ use super::{
     Bounds, Group, GroupLimits, Hierarchy, NoHierarchy, Subtree, may_write, read_key, read_number, write,
     write_if_there,
 };
+use belljar_core::Weight;
+
 use crate::wire::CgroupJoin;
 
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
@@ -110,6 +112,10 @@ impl Hierarchy for V2 {
         vec![self.subtree.dir.clone()]
     }
 
+    fn cpu(&self) -> Option<Duration> {
+        used(&self.subtree.dir)
+    }
+
     fn join(&self) -> CgroupJoin {
         CgroupJoin::Born
     }
@@ -140,6 +146,10 @@ impl Hierarchy for V2 {
     }
 }
 
+fn used(dir: &Path) -> Option<Duration> {
+    read_key(dir, "cpu.stat", "usage_usec").map(Duration::from_micros)
+}
+
 #[derive(Debug)]
 struct V2Group {
     dir: PathBuf,
@@ -166,6 +176,13 @@ impl Group for V2Group {
         Ok(())
     }
 
+    fn weigh(&self, weight: Weight) -> io::Result<()> {
+        match self.controllers.contains(&"cpu") {
+            true => write(&self.dir, "cpu.weight", weight.get()),
+            false => Ok(()),
+        }
+    }
+
     fn birthplace(&self) -> io::Result<Option<OwnedFd>> {
         self.handle.try_clone().map(Some)
     }
@@ -182,7 +199,7 @@ impl Group for V2Group {
     }
 
     fn cpu(&self) -> Option<Duration> {
-        read_key(&self.dir, "cpu.stat", "usage_usec").map(Duration::from_micros)
+        used(&self.dir)
     }
 
     fn memory_peak(&self) -> Option<u64> {

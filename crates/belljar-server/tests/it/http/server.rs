@@ -40,6 +40,7 @@ fn a_full_queue_is_said_and_another_tenant_is_served() {
                 places: 2,
                 share: 1,
                 queue: 1,
+                ..GateSettings::default()
             },
             ..settings(&database)
         })
