@@ -9,4 +9,5 @@ pub mod client;
 pub mod http;
 pub mod service;
 pub mod store;
+pub mod traces;
 pub mod wire;

@@ -9,9 +9,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use belljar_engine::fresh_id;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::Shared;
 use super::answer::Told;
+use crate::traces;
 use crate::wire::Problem;
 
 /// The header with the request's id, both ways.
@@ -29,8 +31,15 @@ pub(super) async fn watch(State(shared): State<Shared>, request: Request, next: 
         .get::<MatchedPath>()
         .map_or("", MatchedPath::as_str)
         .to_owned();
+    let trace = tracing::debug_span!(
+        "http", otel.name = %format_args!("{method} {route}"), otel.kind = "server", request.id = %id,
+        http.request.method = %method, http.route = %route, http.response.status_code = Empty,
+        otel.status_code = Empty,
+    );
+    traces::join(&trace, request.headers());
     let span = tracing::info_span!("request", id = %id, %method, route = %route);
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let answering = next.run(request).instrument(span.clone());
+    let mut response = answering.instrument(trace.clone()).await;
     if let Some(Told(problem)) = response.extensions_mut().remove::<Told>() {
         response = written(response, &problem, &id);
     }
@@ -38,6 +47,10 @@ pub(super) async fn watch(State(shared): State<Shared>, request: Request, next: 
         response.headers_mut().insert(REQUEST_ID, value);
     }
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
+    trace.record("http.response.status_code", status);
+    if status >= 500 {
+        trace.record("otel.status_code", "ERROR");
+    }
     shared.service.metrics().answered(status, elapsed.as_secs_f64());
     span.in_scope(|| tracing::info!(status, ms = elapsed.as_secs_f64() * 1e3, "answered"));
     response

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::problem::Problem;
 
 /// What can be configured: its name in the file, what is built in, and what it is for.
-pub(crate) const KNOWN: [Known; 17] = [
+pub(crate) const KNOWN: [Known; 18] = [
     Known::new(
         "listen",
         Some("127.0.0.1:8377"),
@@ -36,6 +36,7 @@ pub(crate) const KNOWN: [Known; 17] = [
     ),
     Known::new("webhook", None, "a URL that is told what waits for approval"),
     Known::new("webhook_secret", None, "what signs its messages"),
+    Known::new("otlp", None, "a collector that gets traces"),
     Known::new("log", Some("text"), "the form of the log: text or json"),
     Known::new(
         "retention",

@@ -51,6 +51,9 @@ pub(crate) struct ServeArgs {
     /// A URL that is told what waits for approval; BELLJAR_WEBHOOK_SECRET signs the messages
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,
+    /// A collector that gets traces by OTLP over HTTP, such as http://127.0.0.1:4318
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// The log on standard error: text or json
     #[arg(long, value_name = "FORM")]
     pub(crate) log: Option<String>,

@@ -6,7 +6,11 @@ use belljar::native_engine;
 use belljar_server::http;
 use belljar_server::service::{Opened, Service};
 use belljar_server::store::StoreError;
+use belljar_server::traces::Traces;
 use tokio::net::TcpListener;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use super::super::interrupts::Interrupts;
 use super::super::messages;
@@ -15,12 +19,23 @@ use super::super::settings::{LogForm, ServeSettings};
 use super::super::stdout;
 
 pub(crate) fn serve(settings: ServeSettings) -> Result<u8, Problem> {
-    start_log(settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Problem::engine(format!("cannot start an asynchronous runtime: {error}")))?;
-    runtime.block_on(run(settings))
+    let traces = {
+        let _within = runtime.enter();
+        settings.otlp.as_deref().map(Traces::start).transpose()
+    };
+    let traces = traces.map_err(|error| {
+        Problem::usage(error.to_string()).hint("for example --otlp http://127.0.0.1:4318")
+    })?;
+    start_log(settings.log, traces.as_ref());
+    let served = runtime.block_on(run(settings));
+    if let Some(traces) = traces {
+        traces.end();
+    }
+    served
 }
 
 async fn run(settings: ServeSettings) -> Result<u8, Problem> {
@@ -82,16 +97,19 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
     }
 }
 
-fn start_log(form: LogForm) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("BELLJAR_LOG_LEVEL")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+fn start_log(form: LogForm, traces: Option<&Traces>) {
+    let filter = EnvFilter::try_from_env("BELLJAR_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = fmt::layer()
         .with_writer(std::io::stderr)
-        .with_target(false);
-    // A program that uses the library may have set one up; then that is the log.
-    let _ = match form {
-        LogForm::Text => log.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogForm::Json => log.json().try_init(),
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal());
+    let log = match form {
+        LogForm::Text => log.boxed(),
+        LogForm::Json => log.json().boxed(),
     };
+    // A program that uses the library may have set one up; then that is the log.
+    let _ = tracing_subscriber::registry()
+        .with(log.with_filter(filter))
+        .with(traces.map(Traces::layer))
+        .try_init();
 }

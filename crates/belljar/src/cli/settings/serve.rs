@@ -22,6 +22,8 @@ pub(crate) struct ServeSettings {
     pub(crate) limits: http::Limits,
     pub(crate) largest_body: usize,
     pub(crate) log: LogForm,
+    /// Who gets traces.
+    pub(crate) otlp: Option<String>,
 }
 
 /// How the log is written.
@@ -85,6 +87,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
     };
     Ok(ServeSettings {
         listen,
+        otlp: get("otlp", &args.otlp).map(|valued| valued.text),
         service: Settings {
             store: store(get("store", &args.store))?,
             gate,

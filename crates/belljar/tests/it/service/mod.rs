@@ -5,6 +5,7 @@ mod full;
 mod killed;
 mod remote;
 mod serving;
+mod traces;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
