@@ -33,6 +33,20 @@ pub struct Case {
     pub expected_stdout: Option<Arc<[u8]>>,
 }
 
+impl Case {
+    /// The request as this case wants it.
+    pub fn request(&self, request: &Request) -> Request {
+        let mut wanted = request.clone();
+        if let Some(stdin) = &self.stdin {
+            wanted.stdin = Stdin::Bytes(Arc::clone(stdin));
+        }
+        if let Some(args) = &self.args {
+            wanted.args.clone_from(args);
+        }
+        wanted
+    }
+}
+
 /// What came of one case.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CaseEnd {
@@ -133,7 +147,7 @@ impl Engine {
         }
         let mut denied = None;
         for case in cases {
-            let wanted = with_case(request, case);
+            let wanted = case.request(request);
             match self.plan_in(policy, &wanted, environment.clone()) {
                 Ok(plan) => {
                     let ran = self
@@ -223,18 +237,6 @@ async fn run_stage(
         stop,
     };
     Ok(sandbox.run(stage, io).await?)
-}
-
-/// The request as one case wants it.
-fn with_case(request: &Request, case: &Case) -> Request {
-    let mut wanted = request.clone();
-    if let Some(stdin) = &case.stdin {
-        wanted.stdin = Stdin::Bytes(Arc::clone(stdin));
-    }
-    if let Some(args) = &case.args {
-        wanted.args.clone_from(args);
-    }
-    wanted
 }
 
 /// The request as a whole, while its cases run.

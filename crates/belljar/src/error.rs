@@ -67,6 +67,13 @@ pub enum Error {
     /// A line of a batch could not be understood.
     #[error(transparent)]
     Line(#[from] LineError),
+    /// Whoever was to run a line of a batch did not.
+    #[error("{message}")]
+    Elsewhere {
+        kind: ErrorKind,
+        message: String,
+        hint: Option<String>,
+    },
     #[error("cannot start an asynchronous runtime: {0}")]
     Runtime(std::io::Error),
 }
@@ -76,6 +83,7 @@ impl Error {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Denied { .. } => ErrorKind::Denied,
+            Self::Elsewhere { kind, .. } => *kind,
             Self::Environment(error) if error.is_usage() => ErrorKind::Usage,
             Self::Session(
                 SessionError::BadName { .. }
@@ -112,6 +120,7 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Denied { denial, .. } => Some(&denial.fix),
+            Self::Elsewhere { hint, .. } => hint.as_deref(),
             Self::Environment(error) => Some(error.hint()),
             Self::Provider(ProviderError::ControlMissing { fix, .. }) => Some(fix),
             Self::Provider(ProviderError::Io { source, .. } | ProviderError::Setup { source, .. })

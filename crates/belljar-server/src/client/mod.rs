@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::request::Builder;
 use axum::http::{HeaderValue, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -95,6 +96,14 @@ impl Client {
         }
     }
 
+    /// The address of the service; empty within its own process.
+    pub fn base(&self) -> &str {
+        match &self.way {
+            Way::Remote { base, .. } => base,
+            Way::Local(_) => "",
+        }
+    }
+
     /// Asks, and reads the answer.
     pub async fn call<T: DeserializeOwned>(
         &self,
@@ -146,6 +155,14 @@ impl Client {
         Ok(Events::new(response.into_body()))
     }
 
+    /// Puts bytes as they are.
+    pub async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), ClientError> {
+        let request = self
+            .request(Method::PUT, path)
+            .header(header::CONTENT_TYPE, "application/octet-stream");
+        self.answer(request, Body::from(bytes)).await.map(drop)
+    }
+
     /// Asks; a problem is an error.
     pub async fn send(
         &self,
@@ -154,14 +171,7 @@ impl Client {
         body: Option<&impl Serialize>,
         headers: &[(&'static str, &str)],
     ) -> Result<Response<Body>, ClientError> {
-        let base = match &self.way {
-            Way::Remote { base, .. } => base,
-            Way::Local(_) => "",
-        };
-        let mut request = Request::builder().method(method).uri(format!("{base}{path}"));
-        if let Some(key) = &self.key {
-            request = request.header(header::AUTHORIZATION, key);
-        }
+        let mut request = self.request(method, path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -174,6 +184,20 @@ impl Client {
                 Body::from(text)
             }
         };
+        self.answer(request, body).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> Builder {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base()));
+        match &self.key {
+            Some(key) => request.header(header::AUTHORIZATION, key),
+            None => request,
+        }
+    }
+
+    async fn answer(&self, request: Builder, body: Body) -> Result<Response<Body>, ClientError> {
         let request = request
             .body(body)
             .map_err(|error| ClientError::Answer(error.to_string()))?;

@@ -289,6 +289,16 @@ impl From<&core::Receipt> for Receipt {
     }
 }
 
+impl Display {
+    /// The same, as if it had happened here.
+    pub fn to_core(&self) -> Result<core::Display, serde_json::Error> {
+        Ok(core::Display {
+            data: self.data.clone(),
+            value: self.value.clone().map(serde_json::from_value).transpose()?,
+        })
+    }
+}
+
 impl Outcome {
     /// The outcome in the engine's own words, for those who show it as if it had happened here.
     pub fn to_core(&self) -> Result<core::Outcome, serde_json::Error> {
@@ -301,10 +311,7 @@ impl Outcome {
         };
         let mut displays = Vec::new();
         for display in &self.displays {
-            displays.push(core::Display {
-                data: display.data.clone(),
-                value: value(&display.value)?,
-            });
+            displays.push(display.to_core()?);
         }
         Ok(core::Outcome {
             sandbox_id: self.sandbox_id.clone(),

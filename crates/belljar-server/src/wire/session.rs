@@ -99,6 +99,34 @@ impl SessionRequest {
         Ok(request)
     }
 
+    /// What to send for a request. Files of this machine are read here.
+    pub fn of(request: &Request) -> std::io::Result<Self> {
+        let like = ExecutionRequest::of(request, None)?;
+        let wishes = &request.session;
+        let time = |time: Option<belljar_core::Seconds>| time.map(|time| Quantity::Number(time.get()));
+        Ok(Self {
+            language: like.language,
+            env: like.env,
+            files: like.files,
+            mounts: like.mounts,
+            environment: like.environment,
+            network: like.network,
+            limits: like.limits,
+            require: like.require,
+            allow_imports: wishes.imports.clone(),
+            forbid_calls: wishes.forbidden_calls.clone(),
+            max_tool_calls: wishes.tool_calls,
+            max_concurrent_tools: wishes.concurrent_tools,
+            idle_timeout: time(wishes.idle),
+            max_age: time(wishes.age),
+            tenant_id: like.tenant_id,
+            user_id: like.user_id,
+            run_id: like.run_id,
+            metadata: like.metadata,
+            ..Self::default()
+        })
+    }
+
     /// The globals as values.
     pub fn globals(&self) -> Result<BTreeMap<String, Value>, WireError> {
         let value = |(name, json): (&String, &serde_json::Value)| {

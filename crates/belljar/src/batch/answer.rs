@@ -66,6 +66,9 @@ impl Answer {
 
     /// Whether the caller stopped it, so that it is no answer to keep.
     pub fn cancelled(&self) -> bool {
+        if let Answered::Failed(error) = &self.answered {
+            return error.kind() == ErrorKind::Killed;
+        }
         let failure = self.outcome().and_then(|outcome| outcome.error.as_ref());
         failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled)
     }

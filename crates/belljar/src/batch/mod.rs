@@ -27,6 +27,7 @@
 mod answer;
 mod answers;
 mod closest;
+mod elsewhere;
 mod fields;
 mod lines;
 mod options;
@@ -35,6 +36,7 @@ mod strict;
 
 pub use answer::{Answer, Answered};
 pub use answers::Answers;
+pub use elsewhere::Elsewhere;
 pub use lines::{LARGEST_LINE, Line, Lines};
 pub use options::Batch;
 pub use request::LineError;

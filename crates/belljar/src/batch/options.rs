@@ -1,6 +1,7 @@
 //! What all lines of a batch have in common, and how one of them is answered.
 
 use std::io;
+use std::sync::Arc;
 
 use belljar_core::provider::BoxFuture;
 use belljar_core::record::code_hash;
@@ -9,6 +10,7 @@ use belljar_engine::{Engine, ExecuteIo};
 
 use super::answer::{Answer, Answered};
 use super::answers::Answers;
+use super::elsewhere::{self, Elsewhere};
 use super::lines::Line;
 use super::request::{self, Wish};
 use crate::builder::{DEFAULT_TIMEOUT, narrow_commands};
@@ -24,6 +26,7 @@ pub struct Batch {
     allowed_commands: Vec<String>,
     defaults: Request,
     jobs: usize,
+    elsewhere: Option<(Arc<dyn Elsewhere>, String)>,
 }
 
 impl Default for Batch {
@@ -41,6 +44,7 @@ impl Batch {
             allowed_commands: Vec::new(),
             defaults: Request::command(Vec::new()),
             jobs: 1,
+            elsewhere: None,
         }
     }
 
@@ -69,6 +73,13 @@ impl Batch {
         self
     }
 
+    /// Has somebody else run the lines, held against policies of their own; `name` tells them apart in
+    /// [`Batch::options_hash`].
+    pub fn elsewhere(mut self, by: Arc<dyn Elsewhere>, name: String) -> Self {
+        self.elsewhere = Some((by, name));
+        self
+    }
+
     /// The engine to use; otherwise the one that all of this process share.
     pub fn engine(mut self, engine: &Engine) -> Self {
         self.engine = Some(engine.clone());
@@ -84,7 +95,7 @@ impl Batch {
             .iter()
             .map(|(path, file)| format!("{path}: {file:?}"))
             .collect();
-        let all = serde_json::json!([
+        let mut all = serde_json::json!([
             self.policy.as_ref().map(Policy::hash),
             self.allowed_commands,
             defaults.env,
@@ -96,6 +107,9 @@ impl Batch {
             defaults.check_paths,
             defaults.caller,
         ]);
+        if let (Some((_, name)), Some(list)) = (&self.elsewhere, all.as_array_mut()) {
+            list.push(serde_json::Value::from(name.as_str()));
+        }
         let mut hash = code_hash(all.to_string().as_bytes());
         hash.truncate(16);
         hash
@@ -115,10 +129,10 @@ impl Batch {
         lines: impl Iterator<Item = io::Result<Line>> + Send + 'static,
     ) -> Result<Answers, Error> {
         let jobs = self.jobs;
-        let batch = std::sync::Arc::new(self);
+        let batch = Arc::new(self);
         let options_hash = batch.options_hash();
         Answers::start(lines, jobs, move |line, stop| {
-            let batch = std::sync::Arc::clone(&batch);
+            let batch = Arc::clone(&batch);
             let options_hash = options_hash.clone();
             Box::pin(async move { batch.answer(line, options_hash, stop).await })
         })
@@ -143,6 +157,9 @@ impl Batch {
     }
 
     async fn perform(&self, wish: Wish, stop: BoxFuture<'_, ()>) -> Result<Answered, Error> {
+        if let Some((by, _)) = &self.elsewhere {
+            return elsewhere::perform(&**by, wish, stop).await;
+        }
         let Wish {
             mut request,
             cases,

@@ -8,7 +8,7 @@ mod exit_codes;
 mod files;
 mod flags;
 mod reports;
-mod session;
+pub(crate) mod session;
 mod streams;
 
 /// Holds that `stderr` is one sentence and one hint, with nothing in either that acts on a terminal.

@@ -66,6 +66,14 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_name = "NAME|FILE", help_heading = "Policy")]
     pub(crate) policy: Option<String>,
 
+    /// Have a service hold it, such as http://127.0.0.1:8377; BELLJAR_URL says the same. Its policies hold then
+    #[arg(long, value_name = "URL", help_heading = "Service")]
+    pub(crate) url: Option<String>,
+
+    /// The key for the service; better in BELLJAR_KEY, where other users cannot see it
+    #[arg(long, value_name = "KEY", help_heading = "Service")]
+    pub(crate) key: Option<String>,
+
     /// The only modules that Python code may import, with commas between; for honest code (repeatable)
     #[arg(long, value_name = "MODULES", value_delimiter = ',', help_heading = "Policy")]
     pub(crate) allow_import: Vec<String>,

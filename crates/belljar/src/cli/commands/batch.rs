@@ -3,9 +3,11 @@
 mod kept;
 mod output;
 mod progress;
+mod service;
 mod tally;
 
 use std::io;
+use std::sync::Arc;
 
 use belljar::ErrorKind;
 use belljar::batch::{Answer, Answers};
@@ -17,6 +19,7 @@ use super::super::problem::Problem;
 use super::super::settings::BatchSettings;
 use output::{Output, Writer};
 use progress::Progress;
+use service::ByService;
 use tally::Tally;
 
 /// Every line has an answer, but not every one ran.
@@ -26,13 +29,19 @@ pub(crate) fn batch(mut settings: BatchSettings) -> Result<u8, Problem> {
     allow_descriptors(settings.descriptors);
     let mut output = Output::open(&settings.output, settings.restart)?;
     let mut tally = Tally::default();
+    let is_here = settings.service.is_none();
+    if let Some((client, policy_id)) = settings.service.take() {
+        let name = format!("{} {}", client.base(), policy_id.as_deref().unwrap_or_default());
+        let by = Arc::new(ByService { client, policy_id });
+        settings.batch = settings.batch.elsewhere(by, name);
+    }
     let options_hash = settings.batch.options_hash();
     output.keep(&mut settings.lines, &options_hash, &mut tally)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Problem::from(belljar::Error::Runtime(error)))?;
-    let done = runtime.block_on(perform(settings, output, tally));
+    let done = runtime.block_on(perform(settings, is_here, output, tally));
     // A thread that still waits for input may not hold up the end.
     runtime.shutdown_background();
     done
@@ -52,16 +61,27 @@ fn allow_descriptors(needed: u64) {
     }
 }
 
-async fn perform(settings: BatchSettings, output: Output, mut tally: Tally) -> Result<u8, Problem> {
+async fn perform(
+    settings: BatchSettings,
+    is_here: bool,
+    output: Output,
+    mut tally: Tally,
+) -> Result<u8, Problem> {
     let mut impatience = Interrupts::listen()?;
     let interrupts = Interrupts::listen()?;
     let mut progress = Progress::start(settings.quiet, output.is_terminal(), settings.size, &tally);
     let place = output.shown().to_owned();
     let resumable = output.is_resumable();
     let writer = output.into_writer()?;
-    let engine = belljar::native_engine();
-    engine.provider().warm_up();
-    let answers = settings.batch.engine(&engine).run(settings.lines)?;
+    let batch = match is_here {
+        true => {
+            let engine = belljar::native_engine();
+            engine.provider().warm_up();
+            settings.batch.engine(&engine)
+        }
+        false => settings.batch,
+    };
+    let answers = batch.run(settings.lines)?;
     let work = answer_all(answers, writer, interrupts, &mut tally, &mut progress);
     let end = tokio::select! {
         end = work => end?,

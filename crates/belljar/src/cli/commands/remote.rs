@@ -4,9 +4,10 @@ use std::io::Read;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use belljar::{ErrorKind, Execution, OutputSink, Stream};
+use belljar::{ErrorKind, Event, Execution, OutputSink, Stream};
 use belljar_server::client::{Client, ClientError, Events};
 use belljar_server::wire::{self, ExecutionRequest};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::super::interrupts::Interrupts;
@@ -47,8 +48,13 @@ pub(super) async fn perform(
         false => Some(LiveOutput::start()?),
     };
     let broken = live.as_ref().map(LiveOutput::broken);
+    let mut take = |event: Event| {
+        if let (Some(live), Event::Output(stream, bytes)) = (&mut live, event) {
+            live.write(stream, &bytes);
+        }
+    };
     let told = tokio::select! {
-        told = hear(client, &request, live.as_mut()) => told,
+        told = hear(client, "/v1/executions?mode=stream", &request, &mut take) => told.map_err(Problem::from),
         // Dropping the answer hangs up, which ends it there.
         () = interrupts.next() => Err(Problem::new(ErrorKind::Killed, "interrupted: the service ends it")),
         () = nobody_reads(broken) => Err(Problem::new(ErrorKind::Killed, "nobody reads its output: the service ends it")),
@@ -59,32 +65,33 @@ pub(super) async fn perform(
     };
     let execution = match told {
         Ok(Told::Ran(execution)) => *execution,
-        Ok(Told::Denied(problem)) if settings.json => {
+        Ok(Told::Refused(problem)) if settings.json && problem.denial.is_some() => {
             stdout::json(&serde_json::json!({ "denial": problem.denial, "record": problem.record }))?;
             return Ok(ErrorKind::Denied.exit_code());
         }
-        Ok(Told::Denied(problem)) => return Err(ClientError::Problem(problem).into()),
+        Ok(Told::Refused(problem)) => return Err(ClientError::Problem(problem).into()),
         Err(problem) => return Err(problem),
     };
-    present(&settings, &understood(&execution)?, broken)
+    present(&settings, &read(&execution)?, broken)
 }
 
 /// What the service told at the end.
-enum Told {
+pub(super) enum Told {
     Ran(Box<wire::Execution>),
-    Denied(Box<wire::Problem>),
+    Refused(Box<wire::Problem>),
 }
 
-/// Has it run, and passes output on as it comes.
-async fn hear(
+/// Has it run, and passes on what happens as it comes.
+pub(super) async fn hear(
     client: &Client,
-    request: &ExecutionRequest,
-    mut live: Option<&mut LiveOutput>,
-) -> Result<Told, Problem> {
-    let mut events: Events = match client.events("/v1/executions?mode=stream", request).await {
+    path: &str,
+    request: &impl Serialize,
+    take: &mut (dyn FnMut(Event) + Send),
+) -> Result<Told, ClientError> {
+    let mut events: Events = match client.events(path, request).await {
         Ok(events) => events,
-        Err(ClientError::Problem(problem)) if problem.denial.is_some() => return Ok(Told::Denied(problem)),
-        Err(error) => return Err(error.into()),
+        Err(ClientError::Problem(problem)) => return Ok(Told::Refused(problem)),
+        Err(error) => return Err(error),
     };
     while let Some(event) = events.next().await? {
         let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
@@ -94,28 +101,28 @@ async fn hear(
                 messages::tell(&format!("it waits until somebody approves {approval}"));
             }
             "output" => {
-                if let Some(live) = &mut live {
-                    let (stream, bytes) = piece(&data);
-                    live.write(stream, &bytes);
-                }
+                let (stream, bytes) = piece(&data);
+                take(Event::Output(stream, bytes));
+            }
+            "display" => {
+                let display: wire::Display = serde_json::from_value(data).map_err(misread)?;
+                take(Event::Display(display.to_core().map_err(misread)?));
             }
             "result" => {
-                let execution = serde_json::from_value(data).map_err(misunderstood)?;
+                let execution = serde_json::from_value(data).map_err(misread)?;
                 return Ok(Told::Ran(Box::new(execution)));
             }
             "problem" => {
-                let problem: wire::Problem = serde_json::from_value(data).map_err(misunderstood)?;
-                let problem = Box::new(problem);
-                return match problem.denial.is_some() {
-                    true => Ok(Told::Denied(problem)),
-                    false => Err(ClientError::Problem(problem).into()),
-                };
+                let problem: wire::Problem = serde_json::from_value(data).map_err(misread)?;
+                return Ok(Told::Refused(Box::new(problem)));
             }
             // What a newer service may tell.
             _ => {}
         }
     }
-    Err(ClientError::Broken("the service hung up before the result".to_owned()).into())
+    Err(ClientError::Broken(
+        "the service hung up before the result".to_owned(),
+    ))
 }
 
 fn piece(data: &Value) -> (Stream, Vec<u8>) {
@@ -132,19 +139,19 @@ fn piece(data: &Value) -> (Stream, Vec<u8>) {
 }
 
 /// The result as if it had happened here.
-fn understood(execution: &wire::Execution) -> Result<Execution, Problem> {
+pub(super) fn read(execution: &wire::Execution) -> Result<Execution, ClientError> {
     let outcome = execution
         .outcome
         .as_ref()
-        .ok_or_else(|| Problem::from(ClientError::Answer("there is no outcome in it".to_owned())))?;
+        .ok_or_else(|| ClientError::Answer("there is no outcome in it".to_owned()))?;
     Ok(Execution {
-        outcome: outcome.to_core().map_err(misunderstood)?,
-        record: serde_json::from_value(execution.record.clone()).map_err(misunderstood)?,
+        outcome: outcome.to_core().map_err(misread)?,
+        record: serde_json::from_value(execution.record.clone()).map_err(misread)?,
     })
 }
 
-fn misunderstood(error: serde_json::Error) -> Problem {
-    ClientError::Answer(error.to_string()).into()
+fn misread(error: serde_json::Error) -> ClientError {
+    ClientError::Answer(error.to_string())
 }
 
 /// All of the standard input: a service takes it with the request.

@@ -6,14 +6,15 @@ mod complete;
 mod editor;
 mod harmless;
 mod lines;
+mod live;
 mod pictures;
 mod prompt;
+mod remote;
 mod screen;
 mod show;
 mod signals;
 
 use belljar::Error;
-use belljar_engine::session::{Session, Surroundings};
 
 use crate::cli::args::SessionArgs;
 use crate::cli::problem::Problem;
@@ -49,22 +50,4 @@ fn perform(mut settings: SessionSettings) -> Result<u8, Problem> {
     // A thread that still waits for input may not hold up the end.
     runtime.shutdown_background();
     code
-}
-
-/// Makes the session.
-async fn open(settings: &SessionSettings) -> Result<Session, Error> {
-    let engine = belljar::native_engine();
-    engine.provider().warm_up();
-    let session = Session::open(
-        &engine,
-        &settings.policy,
-        &settings.request,
-        Surroundings::default(),
-    );
-    Ok(session.await?)
-}
-
-/// Ends the session and waits until nothing is left.
-async fn close(session: Session) -> Result<(), Problem> {
-    session.close().await.map_err(|error| Error::from(error).into())
 }

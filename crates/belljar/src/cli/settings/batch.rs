@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use belljar::batch::{Batch, Lines};
 use belljar::{Demand, Policy, Request, narrow_commands};
 
+use belljar_server::client::Client;
 use rustix::process::{Resource, getrlimit};
 
 use super::super::args::BatchArgs;
 use super::super::problem::Problem;
-use super::{Here, caller, inputs, limits, only_here, own_stdin, service};
+use super::{Here, caller, commands_are_for_us, inputs, limits, own_stdin, service};
 
 /// The most lines that may run at once.
 const MOST_JOBS: usize = 1024;
@@ -24,6 +25,8 @@ const JOB_DESCRIPTORS: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct BatchSettings {
     pub(crate) batch: Batch,
+    /// Who runs it instead of this machine, and under which of their policies.
+    pub(crate) service: Option<(Client, Option<String>)>,
     /// How many files this process must be able to have open.
     pub(crate) descriptors: u64,
     pub(crate) lines: Lines<File>,
@@ -35,9 +38,6 @@ pub(crate) struct BatchSettings {
 }
 
 pub(crate) fn batch(args: &BatchArgs, here: &Here) -> Result<BatchSettings, Problem> {
-    if service(None, None)?.is_some() {
-        return Err(only_here("a batch"));
-    }
     let mut defaults = Request::command(Vec::new());
     defaults.env = inputs::variables(&args.env)?;
     defaults.mounts = inputs::mounts(&args.mount, &here.directory)?;
@@ -54,6 +54,29 @@ pub(crate) fn batch(args: &BatchArgs, here: &Here) -> Result<BatchSettings, Prob
     }
     defaults.check_paths = args.check_paths;
     defaults.caller = caller(&args.caller);
+    let jobs = jobs(args.jobs.as_deref(), most_jobs())?;
+    let service = service(args.url.as_deref(), args.key.as_deref())?;
+    let batch = Batch::new().jobs(jobs);
+    let batch = match &service {
+        Some(_) if !args.allow_command.is_empty() => return Err(commands_are_for_us()),
+        Some(_) => batch.defaults(defaults),
+        None => by_us(batch, defaults, args)?,
+    };
+    let (input, size) = input(&args.input)?;
+    same_file(&input, args)?;
+    Ok(BatchSettings {
+        batch,
+        service: service.map(|client| (client, args.policy.clone())),
+        descriptors: OWN_DESCRIPTORS + JOB_DESCRIPTORS * jobs as u64,
+        lines: Lines::new(input),
+        size,
+        output: args.output.clone(),
+        restart: args.restart,
+        quiet: args.quiet,
+    })
+}
+
+fn by_us(batch: Batch, defaults: Request, args: &BatchArgs) -> Result<Batch, Problem> {
     // What no line could have is better told once than on every line.
     let mut narrowed = match &args.policy {
         Some(name) => belljar::load::policy(name)?,
@@ -61,25 +84,12 @@ pub(crate) fn batch(args: &BatchArgs, here: &Here) -> Result<BatchSettings, Prob
     };
     let policy = args.policy.is_some().then(|| narrowed.clone());
     narrow_commands(&mut narrowed, args.allow_command.clone())?;
-
-    let jobs = jobs(args.jobs.as_deref(), most_jobs())?;
-    let mut batch = Batch::new()
-        .jobs(jobs)
+    let batch = batch
         .allowed_commands(args.allow_command.clone())
         .defaults(defaults);
-    if let Some(policy) = policy {
-        batch = batch.policy(policy);
-    }
-    let (input, size) = input(&args.input)?;
-    same_file(&input, args)?;
-    Ok(BatchSettings {
-        batch,
-        descriptors: OWN_DESCRIPTORS + JOB_DESCRIPTORS * jobs as u64,
-        lines: Lines::new(input),
-        size,
-        output: args.output.clone(),
-        restart: args.restart,
-        quiet: args.quiet,
+    Ok(match policy {
+        Some(policy) => batch.policy(policy),
+        None => batch,
     })
 }
 

@@ -147,8 +147,7 @@ fn resolve(
 
     let by = match service(args.url.as_deref(), args.key.as_deref())? {
         Some(_) if !allow_command.is_empty() => {
-            return Err(Problem::usage("--allow-command is for runs on this machine")
-                .hint("have it in a policy of the service, as allowed_commands"));
+            return Err(commands_are_for_us());
         }
         Some(client) => By::Service {
             client: Box::new(client),
@@ -206,12 +205,9 @@ fn service(url: Option<&str>, key: Option<&str>) -> Result<Option<Client>, Probl
     Ok(Some(client))
 }
 
-/// What the command line does on this machine alone.
-fn only_here(what: &str) -> Problem {
-    Problem::usage(format!(
-        "{what} runs on this machine, and a service is configured"
-    ))
-    .hint("unset BELLJAR_URL; the service itself has /v1/sessions and /v1/batches")
+fn commands_are_for_us() -> Problem {
+    Problem::usage("--allow-command is for runs on this machine")
+        .hint("have it in a policy of the service, as allowed_commands")
 }
 
 /// Adds what is in the archives; together with everything else it must fit on the sandbox's disk.

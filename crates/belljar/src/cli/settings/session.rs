@@ -5,18 +5,18 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use belljar::batch::Lines;
-use belljar::{Error, Language, Limits, Policy, Request, load};
+use belljar::{Error, Language, Limits, Request, load};
 use rustix::fs::{Mode as FileMode, OFlags};
 
 use super::super::args::{ExecutionArgs, SessionArgs};
 use super::super::problem::Problem;
-use super::{By, Here, only_here, own_stdin, program, resolve};
+use super::{By, Here, own_stdin, program, resolve};
 
 /// All that `session` needs to go ahead.
 #[derive(Debug)]
 pub(crate) struct SessionSettings {
     pub(crate) request: Request,
-    pub(crate) policy: Policy,
+    pub(crate) by: By,
     pub(crate) language: Language,
     pub(crate) pictures: Directory,
     pub(crate) mode: Mode,
@@ -46,9 +46,12 @@ pub(crate) struct Directory {
 }
 
 impl SessionSettings {
-    /// The limits that each cell has.
-    pub(crate) fn limits(&self) -> Limits {
-        self.policy.limits.lowered(&self.request.limits)
+    /// The limits that each cell has, where this machine says.
+    pub(crate) fn limits(&self) -> Option<Limits> {
+        match &self.by {
+            By::Us(policy) => Some(policy.limits.lowered(&self.request.limits)),
+            By::Service { .. } => None,
+        }
     }
 }
 
@@ -71,14 +74,13 @@ pub(crate) fn session(args: SessionArgs, here: &Here) -> Result<SessionSettings,
         network: args.network,
         limits: args.limits,
         policy: args.policy,
+        url: args.url,
+        key: args.key,
         require: args.require,
         caller: args.caller,
         ..ExecutionArgs::default()
     };
     let settings = resolve(request, execution, Vec::new(), true, here)?;
-    let By::Us(policy) = settings.by else {
-        return Err(only_here("a session"));
-    };
     let mode = if args.json {
         Mode::Lines(Lines::new(own_stdin()?))
     } else if here.stdin_is_terminal {
@@ -89,7 +91,7 @@ pub(crate) fn session(args: SessionArgs, here: &Here) -> Result<SessionSettings,
     };
     Ok(SessionSettings {
         request: settings.request,
-        policy: *policy,
+        by: settings.by,
         language,
         pictures,
         mode,

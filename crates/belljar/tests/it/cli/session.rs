@@ -3,4 +3,4 @@
 mod lines;
 mod pipe;
 mod prompt;
-mod terminal;
+pub(crate) mod terminal;

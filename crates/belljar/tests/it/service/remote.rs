@@ -1,4 +1,7 @@
-//! `run` and `exec` by a service: the same flags, the same output, the same exit codes.
+//! Commands by a service: the same flags, the same output, the same exit codes.
+
+mod batch;
+mod session;
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -16,8 +19,12 @@ struct Remote {
 
 impl Remote {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(args: &[&str]) -> Self {
         let home = TempDir::new();
-        let server = Serving::start(Who::User, &home, &[]);
+        let server = Serving::start(Who::User, &home, args);
         let key = server.key.clone().expect("a key");
         let policy = r#"{"policy_id": "open", "extends": "standard", "max_executions_per_minute": 1000,
             "max_executions_per_hour": 1000, "allowed_languages": ["python", "bash", "c"]}"#;

@@ -11,14 +11,13 @@ use std::sync::Arc;
 use std::{io, thread};
 
 use belljar::batch::{Line, Lines};
-use belljar::{Cell, Denial, Error, ErrorKind, Event, Outcome, OutputSink, Record, SessionSink, Stream};
-use belljar_engine::session::Session;
+use belljar::{Cell, Denial, ErrorKind, Event, Outcome, OutputSink, Record, SessionSink, Stream};
 use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::sync::mpsc::{Receiver, channel};
 
+use super::live::{Live, Trouble};
 use super::signals::{Signals, told_to_end};
-use super::{close, open};
 use crate::cli::live_output::{Broken, LiveOutput};
 use crate::cli::problem::Problem;
 use crate::cli::settings::SessionSettings;
@@ -91,12 +90,12 @@ fn line(id: Option<&Json>, answer: Answer<'_>) -> Vec<u8> {
 pub(super) async fn answer(settings: &SessionSettings, lines: Lines<File>) -> Result<u8, Problem> {
     let mut signals = Signals::listen()?;
     let session = tokio::select! {
-        session = open(settings) => session,
+        session = Live::open(settings) => session,
         _ = signals.next() => return Err(told_to_end()),
     };
     let session = match session {
         Ok(session) => session,
-        Err(Error::Denied { denial, record }) => {
+        Err(Trouble::Denied { denial, record }) => {
             let denied = Answer::Denied {
                 denial: &denial,
                 record: &record,
@@ -126,7 +125,7 @@ pub(super) async fn answer(settings: &SessionSettings, lines: Lines<File>) -> Re
         Ok(()) => live.finish().await,
         Err(_) => None,
     };
-    close(session).await?;
+    session.close().await?;
     end?;
     match unwritten {
         // Whoever read our answers has seen enough.
@@ -162,7 +161,7 @@ fn read(lines: Lines<File>) -> Result<Receiver<io::Result<Line>>, Problem> {
 type Misunderstood = (Option<Json>, u64, Problem);
 
 struct Driver<'a> {
-    session: &'a Session,
+    session: &'a Live,
     live: LiveOutput,
     lines: Receiver<io::Result<Line>>,
     waiting: VecDeque<Result<Request, Misunderstood>>,
@@ -179,7 +178,7 @@ impl Driver<'_> {
                 None if self.at_end => return Ok(()),
                 None => {
                     let line = self.lines.recv().await;
-                    self.take(line)?;
+                    self.take(line).await?;
                 }
             }
         }
@@ -190,9 +189,9 @@ impl Driver<'_> {
             Wish::Execute(cell) => self.execute(id, cell).await?,
             Wish::Reset => match self.session.reset().await {
                 Ok(()) => self.say(id.as_ref(), Answer::Reset),
-                Err(error) => self.fail(id.as_ref(), None, &Error::from(error).into()),
+                Err(trouble) => self.fail(id.as_ref(), None, &trouble.into()),
             },
-            Wish::Interrupt => self.interrupt(id.as_ref()),
+            Wish::Interrupt => self.interrupt(id.as_ref()).await,
         }
         Ok(())
     }
@@ -209,13 +208,13 @@ impl Driver<'_> {
                 biased;
                 Some(event) = heard.recv() => self.event(id.as_ref(), event),
                 done = &mut work => break done,
-                line = self.lines.recv(), if may_read => self.take(line)?,
+                line = self.lines.recv(), if may_read => self.take(line).await?,
             }
         };
         while let Ok(event) = heard.try_recv() {
             self.event(id.as_ref(), event);
         }
-        match done.map_err(Error::from) {
+        match done {
             Ok(execution) => {
                 let (outcome, record) = (&execution.outcome, &execution.record);
                 let success = outcome.success();
@@ -228,7 +227,7 @@ impl Driver<'_> {
                     },
                 );
             }
-            Err(error) => self.fail(id.as_ref(), None, &error.into()),
+            Err(trouble) => self.fail(id.as_ref(), None, &trouble.into()),
         }
         Ok(())
     }
@@ -249,7 +248,7 @@ impl Driver<'_> {
     }
 
     /// Takes the next line: an interrupt acts at once, everything else waits for its turn.
-    fn take(&mut self, line: Option<io::Result<Line>>) -> Result<(), Problem> {
+    async fn take(&mut self, line: Option<io::Result<Line>>) -> Result<(), Problem> {
         match line {
             None => self.at_end = true,
             Some(Err(error)) => {
@@ -261,7 +260,7 @@ impl Driver<'_> {
                 Ok(Request {
                     id,
                     wish: Wish::Interrupt,
-                }) => self.interrupt(id.as_ref()),
+                }) => self.interrupt(id.as_ref()).await,
                 Ok(request) => self.waiting.push_back(Ok(request)),
                 Err((id, problem)) => self.waiting.push_back(Err((id, line.number, problem))),
             },
@@ -269,8 +268,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    fn interrupt(&mut self, id: Option<&Json>) {
-        let interrupted = self.session.interrupter().interrupt();
+    async fn interrupt(&mut self, id: Option<&Json>) {
+        let interrupted = self.session.interrupt().await;
         self.say(id, Answer::Interrupt { interrupted });
     }
 

@@ -7,14 +7,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use belljar::{Error, Language, Receipt};
-use belljar_engine::session::Session;
+use belljar::{Language, Receipt};
 
 use super::colon::Colon;
 use super::complete::is_complete;
 use super::editor::{Editor, Typed};
+use super::live::{Live, Trouble};
 use super::signals::{Heard, Signals, told_to_end};
-use super::{close, open};
 use crate::cli::messages;
 use crate::cli::problem::Problem;
 use crate::cli::settings::SessionSettings;
@@ -29,18 +28,18 @@ pub(super) async fn converse(settings: &SessionSettings, history: Option<PathBuf
         settings,
         signals,
         editor: Editor::start(history)?,
-        session: Opening::Under(Box::pin(open(settings))),
+        session: Opening::Under(Box::pin(Live::open(settings))),
         cells: 0,
         receipt: None,
     };
     let end = prompt.read_cells().await;
     let Prompt { session, .. } = prompt;
     match session {
-        Opening::Done(session) => close(session).await?,
+        Opening::Done(session) => session.close().await?,
         // Nobody has used it; but what is half made is better finished and closed than dropped.
         Opening::Under(opening) => {
             if let Ok(session) = opening.await {
-                close(session).await?;
+                session.close().await?;
             }
         }
         Opening::Failed => {}
@@ -56,8 +55,8 @@ fn greet(language: Language) {
 
 /// The session starts while the first line is typed.
 enum Opening<'a> {
-    Under(Pin<Box<dyn Future<Output = Result<Session, Error>> + 'a>>),
-    Done(Session),
+    Under(Pin<Box<dyn Future<Output = Result<Live, Trouble>> + 'a>>),
+    Done(Live),
     Failed,
 }
 

@@ -13,11 +13,11 @@ use crate::harness::{Done, Run, expect_nothing_left, finish, spawn};
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) const PROMPT: &str = ">>> ";
-pub(super) const CTRL_C: &str = "\x03";
-pub(super) const CTRL_D: &str = "\x04";
+pub(crate) const PROMPT: &str = ">>> ";
+pub(crate) const CTRL_C: &str = "\x03";
+pub(crate) const CTRL_D: &str = "\x04";
 
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     child: Option<Child>,
     keys: File,
     seen: Arc<Mutex<Vec<u8>>>,
@@ -27,13 +27,13 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// Starts `run` on a terminal and waits for its first prompt.
-    pub(super) fn start(run: Run) -> Self {
+    pub(crate) fn start(run: Run) -> Self {
         let mut terminal = Self::open(run);
         terminal.expect(PROMPT);
         terminal
     }
 
-    pub(super) fn open(run: Run) -> Self {
+    pub(crate) fn open(run: Run) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).expect("grantpt");
         unlockpt(&master).expect("unlockpt");
@@ -71,13 +71,13 @@ impl Terminal {
         }
     }
 
-    pub(super) fn type_in(&mut self, text: &str) {
+    pub(crate) fn type_in(&mut self, text: &str) {
         self.keys.write_all(text.as_bytes()).expect("type");
     }
 
     /// Waits until `text` is on the screen, after everything waited for before; what came up to it.
     #[track_caller]
-    pub(super) fn expect(&mut self, text: &str) -> String {
+    pub(crate) fn expect(&mut self, text: &str) -> String {
         let started = Instant::now();
         loop {
             {
@@ -102,7 +102,7 @@ impl Terminal {
     /// Types a line and waits for the next prompt; what was shown up to it, without escape sequences of
     /// the editor, which come before the echo's last line end.
     #[track_caller]
-    pub(super) fn cell(&mut self, line: &str) -> String {
+    pub(crate) fn cell(&mut self, line: &str) -> String {
         self.type_in(line);
         self.type_in("\r");
         // The editor ends its line before anything is executed.
@@ -133,13 +133,13 @@ impl Terminal {
     }
 
     /// Everything that was ever shown.
-    pub(super) fn all(&self) -> String {
+    pub(crate) fn all(&self) -> String {
         String::from_utf8_lossy(&self.seen.lock().expect("the screen")).into_owned()
     }
 
     /// Waits for the end, which must leave nothing; the exit code.
     #[track_caller]
-    pub(super) fn end(mut self) -> i32 {
+    pub(crate) fn end(mut self) -> i32 {
         let started = Instant::now();
         let mut child = self.child.take().expect("a child");
         let pid = child.id();
@@ -164,7 +164,7 @@ impl Terminal {
 
     /// Leaves with Ctrl-D.
     #[track_caller]
-    pub(super) fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         self.type_in(CTRL_D);
         assert_eq!(self.end(), 0);
     }

@@ -1,15 +1,14 @@
 //! What the commands of the prompt do.
 
-use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use belljar::{Bytes, EntryKind, Error, FileIn, GuestPath, Limits};
-use belljar_engine::session::Session;
+use belljar::{Bytes, EntryKind, GuestPath, Limits};
 
 use super::super::colon::{Colon, HELP};
 use super::super::harmless::harmless;
+use super::super::live::Live;
 use super::{Opening, Prompt};
 use crate::cli::commands::receipt;
 use crate::cli::messages;
@@ -21,7 +20,13 @@ impl Prompt<'_> {
     pub(super) async fn command(&mut self, command: Colon) -> Result<(), Problem> {
         match command {
             Colon::Help => return stdout::print(HELP),
-            Colon::Limits => return stdout::print(&limits(&self.settings.limits())),
+            Colon::Limits => {
+                match self.settings.limits() {
+                    Some(held) => stdout::print(&limits(&held))?,
+                    None => messages::tell("the policy of the service says; `belljar policy show` shows it"),
+                }
+                return Ok(());
+            }
             Colon::Receipt => {
                 match &self.receipt {
                     Some(held) => receipt::show(held),
@@ -38,10 +43,10 @@ impl Prompt<'_> {
             return Ok(());
         };
         let done = match command {
-            Colon::Files => files(session),
+            Colon::Files => files(session).await,
             Colon::Put { host, guest } => put(session, &host, guest).await,
-            Colon::Get { guest, host } => get(session, &guest, &host),
-            Colon::Logs => logs(session),
+            Colon::Get { guest, host } => get(session, &guest, &host).await,
+            Colon::Logs => logs(session).await,
             Colon::Reset => reset(session).await,
             _ => Ok(()),
         };
@@ -53,9 +58,9 @@ impl Prompt<'_> {
     }
 }
 
-fn files(session: &Session) -> Result<(), Problem> {
+async fn files(session: &Live) -> Result<(), Problem> {
     let mut table = Table::default();
-    let entries = session.list(None).map_err(Error::from)?;
+    let entries = session.list().await?;
     for entry in &entries {
         let size = match entry.kind {
             EntryKind::File => Bytes::new(entry.size).to_string(),
@@ -70,7 +75,7 @@ fn files(session: &Session) -> Result<(), Problem> {
     stdout::print(&table.render())
 }
 
-async fn put(session: &Session, host: &Path, guest: GuestPath) -> Result<(), Problem> {
+async fn put(session: &Live, host: &Path, guest: GuestPath) -> Result<(), Problem> {
     let unreadable = |why: String| {
         Problem::usage(format!("cannot read {}: {why}", host.display())).hint("name a file of this machine")
     };
@@ -80,14 +85,13 @@ async fn put(session: &Session, host: &Path, guest: GuestPath) -> Result<(), Pro
     }
     let host = std::path::absolute(host).map_err(|error| unreadable(error.to_string()))?;
     let shown = guest.as_str().to_owned();
-    let files = BTreeMap::from([(guest, FileIn::host(&host))]);
-    session.put(files).await.map_err(Error::from)?;
+    session.put(&host, guest).await?;
     messages::tell(&format!("put `{shown}` ({})", Bytes::new(found.len())));
     Ok(())
 }
 
-fn get(session: &Session, guest: &GuestPath, host: &Path) -> Result<(), Problem> {
-    let mut source = session.get(guest).map_err(Error::from)?;
+async fn get(session: &Live, guest: &GuestPath, host: &Path) -> Result<(), Problem> {
+    let mut source = session.get(guest).await?;
     let unwritable = |error: &io::Error| {
         let problem = Problem::usage(format!("cannot write {}: {error}", host.display()));
         problem.hint("nothing is written over; name another file: :get GUEST HOST")
@@ -102,8 +106,8 @@ fn get(session: &Session, guest: &GuestPath, host: &Path) -> Result<(), Problem>
     Ok(())
 }
 
-fn logs(session: &Session) -> Result<(), Problem> {
-    let logs = session.logs();
+async fn logs(session: &Live) -> Result<(), Problem> {
+    let logs = session.logs().await?;
     if logs.dropped > 0 {
         messages::tell(&format!(
             "{} before this are no longer held",
@@ -125,8 +129,8 @@ fn logs(session: &Session) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn reset(session: &Session) -> Result<(), Problem> {
-    session.reset().await.map_err(Error::from)?;
+async fn reset(session: &Live) -> Result<(), Problem> {
+    session.reset().await?;
     messages::tell("a new interpreter is ready: variables are gone, files are kept");
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use belljar::{Error, Execution};
-use belljar_engine::session::{Session, SessionError};
+use belljar::Execution;
 use tokio::time::Instant;
 
+use super::super::live::{Live, Trouble};
 use super::super::pictures::Pictures;
 use super::super::screen::Screen;
 use super::super::show;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a cell came to its end.
 enum End {
-    Done(Box<Result<Execution, SessionError>>),
+    Done(Box<Result<Execution, Trouble>>),
     /// It did not react, and somebody asked twice.
     Restart,
 }
@@ -37,7 +37,7 @@ impl Prompt<'_> {
         let mut screen = Screen::for_prompt(Pictures::new(&self.settings.pictures, self.cells))?;
         let end = watch(session, code, &mut screen, &mut self.signals).await;
         let execution = match end? {
-            End::Done(execution) => execution.map_err(Error::from),
+            End::Done(execution) => *execution,
             End::Restart => {
                 screen.finish().await;
                 return restart(session, &mut self.signals).await;
@@ -54,9 +54,9 @@ impl Prompt<'_> {
                 Ok(())
             }
             // The session itself is over.
-            Err(error @ Error::Session(SessionError::Expired(_) | SessionError::Closed)) => Err(error.into()),
-            Err(error) => {
-                Problem::from(error).report(false);
+            Err(Trouble::Over(problem)) => Err(problem),
+            Err(trouble) => {
+                Problem::from(trouble).report(false);
                 Ok(())
             }
         }
@@ -65,12 +65,11 @@ impl Prompt<'_> {
 
 /// Executes `code`. Ctrl-C interrupts it; twice gives it up.
 async fn watch(
-    session: &Session,
+    session: &Live,
     code: String,
     screen: &mut Screen<'_>,
     signals: &mut Signals,
 ) -> Result<End, Problem> {
-    let interrupter = session.interrupter();
     let mut work = std::pin::pin!(session.execute(code, screen));
     let mut asked: Option<Instant> = None;
     let mut told = false;
@@ -95,7 +94,7 @@ async fn watch(
                 }
                 Heard::Interrupt => {
                     asked = Some(Instant::now());
-                    interrupter.interrupt();
+                    session.interrupt().await;
                 }
             },
         }
@@ -103,15 +102,15 @@ async fn watch(
 }
 
 /// A new interpreter after a cell that nobody waits for any more.
-async fn restart(session: &Session, signals: &mut Signals) -> Result<(), Problem> {
+async fn restart(session: &Live, signals: &mut Signals) -> Result<(), Problem> {
     messages::tell("the cell was given up; starting a new interpreter: variables are lost, files are kept");
     tokio::select! {
-        done = session.reset() => match done.map_err(Error::from) {
+        done = session.reset() => match done {
             Ok(()) => {
                 messages::tell("a new interpreter is ready");
                 Ok(())
             }
-            Err(error) => Err(error.into()),
+            Err(trouble) => Err(trouble.into()),
         },
         _ = signals.next() => Err(told_to_end()),
     }
