@@ -6,6 +6,8 @@
 //!   other lines are its standard output and then its standard error. `…` stands for any text
 //!   within a line, or, alone on a line, for any number of lines. `$ echo $?` shows the exit code
 //!   of the command before; where it is not shown, it must be 0.
+//! - `console served` is the same with a service of the page's own, whose address and admin key are in BELLJAR_URL and
+//!   BELLJAR_KEY. There `curl -H … -d BODY URL` is a command as well.
 //! - `LANGUAGE file=NAME` is a file that the commands below it find in their directory.
 //!
 //! A command is `belljar …`, `cat NAME`, or belljar with `echo TEXT |`, `cat NAME |`, `< NAME` or
@@ -20,6 +22,7 @@ use belljar_core::command::split;
 use belljar_core::{Control, DenialCode, ErrorKind, Policy, Verdict};
 
 use crate::harness::{TempDir, Who, belljar, everyone};
+use crate::service::Serving;
 
 /// Prints docs/reference/syscalls.md; the test has its words from the same place.
 #[path = "../../../belljar-linux/examples/syscalls.rs"]
@@ -279,6 +282,9 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
+/// A block whose commands have a service.
+const SERVED: &str = "console served";
+
 /// One command and what a page says of it.
 #[derive(Debug)]
 struct Example {
@@ -331,13 +337,17 @@ fn try_page(path: &Path, page: &[Block], who: Who, failures: &mut Vec<String>) -
     let dir = TempDir::new();
     copy_examples(dir.path());
     let mut tried = 0;
+    let home = TempDir::new();
+    let mut service = None;
     for block in page {
         if let Some((_, name)) = block.info.split_once(" file=") {
             dir.file(name, block.lines.join("\n") + "\n");
-        } else if block.info == "console" {
+        } else if block.info == "console" || block.info == SERVED {
+            let served = (block.info == SERVED)
+                .then(|| &*service.get_or_insert_with(|| Serving::start(who, &home, &[])));
             for example in examples(block) {
                 tried += 1;
-                let (code, output) = perform(&example.command, dir.path(), who);
+                let (code, output) = perform(&example.command, dir.path(), who, served);
                 let output: Vec<&str> = output.lines().map(str::trim_end).collect();
                 let expected: Vec<&str> = example.output.iter().map(|line| line.trim_end()).collect();
                 if code != example.code || !lines_match(&expected, &output) {
@@ -378,8 +388,13 @@ fn describe(path: &Path, example: &Example, who: Who, code: i32, output: &[&str]
 }
 
 /// Runs one command line; its exit code, and its output with the errors after it.
-fn perform(line: &str, dir: &Path, who: Who) -> (i32, String) {
-    let mut parts = pipeline(line);
+fn perform(line: &str, dir: &Path, who: Who, served: Option<&Serving>) -> (i32, String) {
+    let mut line = line.to_owned();
+    if let Some(service) = served {
+        line = line.replace("$BELLJAR_URL", &url_of(service));
+        line = line.replace("$BELLJAR_KEY", service.key.as_deref().unwrap_or_default());
+    }
+    let mut parts = pipeline(&line);
     let (_, mut command) = parts.remove(0);
     let mut input = Vec::new();
     let mut target = None;
@@ -394,16 +409,24 @@ fn perform(line: &str, dir: &Path, who: Who) -> (i32, String) {
     if words[0] == "cat" {
         return (0, String::from_utf8_lossy(&feed(&command, dir)).into_owned());
     }
+    if let ("curl", Some(service)) = (words[0].as_str(), served) {
+        return (0, post(service, &words));
+    }
     assert_eq!(
         words[0], "belljar",
         "not a command that the examples have: {line}"
     );
     let home = dir.join(".belljar");
-    let done = belljar(who, words.into_iter().skip(1))
+    let mut run = belljar(who, words.into_iter().skip(1))
         .env("BELLJAR_HOME", &home.to_string_lossy())
         .cwd(dir)
-        .stdin(input)
-        .go();
+        .stdin(input);
+    if let Some(service) = served {
+        run = run
+            .env("BELLJAR_URL", &url_of(service))
+            .env("BELLJAR_KEY", service.key.as_deref().unwrap_or_default());
+    }
+    let done = run.go();
     let code = done.code.unwrap_or(-1);
     match target {
         None => (code, done.stdout + &done.stderr),
@@ -413,6 +436,24 @@ fn perform(line: &str, dir: &Path, who: Who) -> (i32, String) {
             (code, done.stderr)
         }
     }
+}
+
+fn url_of(service: &Serving) -> String {
+    format!("http://{}", service.address)
+}
+
+/// What `curl -H … -d BODY URL` gives.
+fn post(service: &Serving, words: &[String]) -> String {
+    let [_, h, header, d, body, url] = words else {
+        panic!("not a form of curl that the examples have: {words:?}");
+    };
+    assert_eq!([h, d], ["-H", "-d"]);
+    let key = header.strip_prefix("Authorization: Bearer ");
+    let path = url.strip_prefix(&url_of(service)).expect("its address");
+    let asked = service.ask("POST", path, key, body);
+    let (status, answer) = asked.expect("an answer");
+    assert_eq!(status, 200, "{answer}");
+    answer.to_string()
 }
 
 /// What `echo TEXT` or `cat NAME` gives.
