@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::super::words::Words;
 use super::execution::words;
-use super::{CallerArgs, LimitArgs, examples};
+use super::{ByArgs, CallerArgs, LimitArgs, examples};
 
 /// Run many requests, one JSON object on each line
 ///
@@ -67,13 +67,8 @@ pub(crate) struct BatchArgs {
     #[arg(long, value_name = "NAME|FILE", help_heading = "Policy")]
     pub(crate) policy: Option<String>,
 
-    /// Have a service run the lines, such as http://127.0.0.1:8377; BELLJAR_URL says the same. Its policies hold then
-    #[arg(long, value_name = "URL", help_heading = "Service")]
-    pub(crate) url: Option<String>,
-
-    /// The key for the service; better in BELLJAR_KEY, where other users cannot see it
-    #[arg(long, value_name = "KEY", help_heading = "Service")]
-    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) by: ByArgs,
 
     /// A program that commands may start; no other may, once one is named (repeatable)
     #[arg(long, value_name = "NAME", help_heading = "Policy")]

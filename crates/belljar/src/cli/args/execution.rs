@@ -119,13 +119,8 @@ pub(crate) struct ExecutionArgs {
     #[arg(long, value_name = "NAME|FILE", help_heading = "Policy")]
     pub(crate) policy: Option<String>,
 
-    /// Have a service run it, such as http://127.0.0.1:8377; BELLJAR_URL says the same. Its policies hold then
-    #[arg(long, value_name = "URL", help_heading = "Service")]
-    pub(crate) url: Option<String>,
-
-    /// The key for the service; better in BELLJAR_KEY, where other users cannot see it
-    #[arg(long, value_name = "KEY", help_heading = "Service")]
-    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) by: ByArgs,
 
     /// Run nothing unless this control is in force (repeatable)
     #[arg(long, value_name = "CONTROL", value_parser = Words(|| words(Control::ALL, Control::word)),
@@ -208,4 +203,16 @@ pub(crate) struct CallerArgs {
 
 pub(super) fn words<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> Vec<&'static str> {
     all.iter().map(|value| word(*value)).collect()
+}
+
+/// Who does it, where that is not this machine.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ByArgs {
+    /// Have a service do it, such as http://127.0.0.1:8377; BELLJAR_URL says the same. Its policies hold then
+    #[arg(long, value_name = "URL", help_heading = "Service")]
+    pub(crate) url: Option<String>,
+
+    /// The key for the service; better in BELLJAR_KEY, where other users cannot see it
+    #[arg(long, value_name = "KEY", help_heading = "Service")]
+    pub(crate) key: Option<String>,
 }

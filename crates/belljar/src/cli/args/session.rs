@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::super::words::Words;
 use super::execution::words;
-use super::{CallerArgs, LimitArgs, examples};
+use super::{ByArgs, CallerArgs, LimitArgs, examples};
 
 /// Type code cell by cell, in an interpreter that stays
 ///
@@ -66,13 +66,8 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_name = "NAME|FILE", help_heading = "Policy")]
     pub(crate) policy: Option<String>,
 
-    /// Have a service hold it, such as http://127.0.0.1:8377; BELLJAR_URL says the same. Its policies hold then
-    #[arg(long, value_name = "URL", help_heading = "Service")]
-    pub(crate) url: Option<String>,
-
-    /// The key for the service; better in BELLJAR_KEY, where other users cannot see it
-    #[arg(long, value_name = "KEY", help_heading = "Service")]
-    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) by: ByArgs,
 
     /// The only modules that Python code may import, with commas between; for honest code (repeatable)
     #[arg(long, value_name = "MODULES", value_delimiter = ',', help_heading = "Policy")]

@@ -55,7 +55,7 @@ pub(crate) fn batch(args: &BatchArgs, here: &Here) -> Result<BatchSettings, Prob
     defaults.check_paths = args.check_paths;
     defaults.caller = caller(&args.caller);
     let jobs = jobs(args.jobs.as_deref(), most_jobs())?;
-    let service = service(args.url.as_deref(), args.key.as_deref())?;
+    let service = service(&args.by)?;
     let batch = Batch::new().jobs(jobs);
     let batch = match &service {
         Some(_) if !args.allow_command.is_empty() => return Err(commands_are_for_us()),

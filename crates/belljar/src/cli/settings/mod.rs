@@ -24,7 +24,7 @@ use belljar::{
 use belljar_engine::archive;
 use belljar_server::client::Client;
 
-use super::args::{CallerArgs, ExecArgs, ExecutionArgs, RunArgs};
+use super::args::{ByArgs, CallerArgs, ExecArgs, ExecutionArgs, RunArgs};
 use super::config::Config;
 use super::problem::Problem;
 pub(crate) use batch::{BatchSettings, batch};
@@ -145,7 +145,7 @@ fn resolve(
     request.check_paths = args.check_paths;
     request.caller = caller(&args.caller);
 
-    let by = match service(args.url.as_deref(), args.key.as_deref())? {
+    let by = match service(&args.by)? {
         Some(_) if !allow_command.is_empty() => {
             return Err(commands_are_for_us());
         }
@@ -195,12 +195,12 @@ fn policy_for(
 }
 
 /// The service that was named, by an option, a variable or the configuration.
-fn service(url: Option<&str>, key: Option<&str>) -> Result<Option<Client>, Problem> {
+fn service(by: &ByArgs) -> Result<Option<Client>, Problem> {
     let config = Config::load(None)?;
-    let Some(url) = config.get("url", url) else {
+    let Some(url) = config.get("url", by.url.as_deref()) else {
         return Ok(None);
     };
-    let key = config.get("key", key);
+    let key = config.get("key", by.key.as_deref());
     let client = Client::remote(&url.text, key.as_ref().map(|key| key.text.as_str()))?;
     Ok(Some(client))
 }
