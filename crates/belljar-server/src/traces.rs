@@ -1,6 +1,8 @@
 //! Traces by OTLP, where somebody has a collector: a span for each request and each execution, with what it waited for.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::http::{HeaderMap, Request, Response};
 use bytes::Bytes;
@@ -23,6 +25,9 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::registry::LookupSpan;
 
+/// How long a collector may take to answer, and how long it is waited for at the end.
+const SENDING: Duration = Duration::from_secs(10);
+const ENDING: Duration = Duration::from_secs(2);
 /// The most of a collector's answer that is read.
 const LARGEST_ANSWER: usize = 64 << 10;
 
@@ -71,7 +76,7 @@ impl Traces {
         Ok(Self { provider })
     }
 
-    /// What takes spans. Those of the log are not ours: a trace has its own, which no log shows.
+    /// What takes spans. A trace has its own, which the log leaves out unless it tells everything.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
@@ -87,15 +92,18 @@ impl Traces {
             .with_filter(ours)
     }
 
-    /// Sends what is left. It waits for that, so not in a task.
+    /// Sends what is left. It waits for that a little, so not in a task.
     pub fn end(self) {
         // What cannot be sent now is lost, as it would have been before.
-        let _ = self.provider.shutdown();
+        let _ = self.provider.shutdown_with_timeout(ENDING);
     }
 }
 
 /// Makes a span a part of the trace that the caller has begun, if they say so.
 pub(crate) fn join(span: &Span, headers: &HeaderMap) {
+    if span.is_disabled() {
+        return;
+    }
     let parent = TraceContextPropagator::new().extract(&Headers(headers));
     // Where nothing is sent there is nothing to join.
     let _ = span.set_parent(parent);
@@ -117,6 +125,8 @@ impl Extractor for Headers<'_> {
 struct Sender {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     runtime: Handle,
+    /// Whether the last try failed, which was told then.
+    is_failing: AtomicBool,
 }
 
 impl fmt::Debug for Sender {
@@ -135,6 +145,7 @@ impl Sender {
         Ok(Self {
             http: Client::builder(TokioExecutor::new()).build(secure),
             runtime: Handle::current(),
+            is_failing: AtomicBool::new(false),
         })
     }
 }
@@ -145,10 +156,26 @@ impl HttpClient for Sender {
         let asked = self.http.request(request.map(Full::new));
         // The exporter has a thread of its own, and no runtime there.
         let answered = self.runtime.spawn(async move {
-            let (parts, body) = asked.await?.into_parts();
-            let body = Limited::new(body, LARGEST_ANSWER).collect().await?;
-            Ok::<_, HttpError>(Response::from_parts(parts, body.to_bytes()))
+            let answering = async move {
+                let (parts, body) = asked.await?.into_parts();
+                let body = Limited::new(body, LARGEST_ANSWER).collect().await?;
+                Ok::<_, HttpError>(Response::from_parts(parts, body.to_bytes()))
+            };
+            match tokio::time::timeout(SENDING, answering).await {
+                Ok(answered) => answered,
+                Err(late) => Err(late.into()),
+            }
         });
-        answered.await?
+        let answered = answered.await?;
+        let why = match &answered {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("status {}", response.status())),
+            Err(error) => Some(error.to_string()),
+        };
+        let was_failing = self.is_failing.swap(why.is_some(), Ordering::Relaxed);
+        if let Some(why) = why.filter(|_| !was_failing) {
+            tracing::warn!(%why, "the collector does not take traces");
+        }
+        answered
     }
 }

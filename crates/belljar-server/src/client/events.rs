@@ -1,10 +1,14 @@
 //! Server-sent events, as they come.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http_body_util::BodyExt;
 
 use super::error::ClientError;
 
+/// How long nothing may come: a service says now and then that it is still there.
+const SILENCE: Duration = Duration::from_secs(90);
 /// The longest event that is taken.
 const LONGEST: usize = 256 << 20;
 
@@ -50,7 +54,10 @@ impl Events {
             if self.read.len() > LONGEST {
                 return Err(ClientError::Answer("an event does not end".to_owned()));
             }
-            match self.body.frame().await {
+            let Ok(frame) = tokio::time::timeout(SILENCE, self.body.frame()).await else {
+                return Err(ClientError::Broken("nothing came for a long time".to_owned()));
+            };
+            match frame {
                 None => return Ok(None),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {

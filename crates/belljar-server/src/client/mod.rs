@@ -28,6 +28,8 @@ use crate::wire::Problem;
 
 /// The most of an answer that is read.
 const LARGEST_ANSWER: usize = 256 << 20;
+/// How long a connection is silent before it is asked whether it is still one.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(10);
 
@@ -70,6 +72,7 @@ impl Client {
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECTING));
+        connector.set_keepalive(Some(KEEPALIVE));
         let secure = HttpsConnectorBuilder::new()
             .with_native_roots()
             .map_err(|error| bad(&format!("there are no certificates to trust: {error}")))?

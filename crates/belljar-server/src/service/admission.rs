@@ -18,8 +18,19 @@ use crate::wire::ExecutionRequest;
 #[derive(Debug)]
 pub(super) enum Admission {
     Ticket(Ticket),
+    /// It has a queue of its own before the one at the gate.
+    Queued,
     /// Somebody has to approve it first.
     Question(Question),
+}
+
+/// Where an execution waits first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// At the gate.
+    Gate,
+    /// In its session, which does one thing at a time: who waits there has no place that others could use.
+    Session,
 }
 
 /// What came of asking to be let in.
@@ -33,7 +44,7 @@ pub(super) enum Admitted {
 impl Admission {
     pub(super) fn approval_id(&self) -> Option<String> {
         match self {
-            Self::Ticket(_) => None,
+            Self::Ticket(_) | Self::Queued => None,
             Self::Question(question) => Some(question.approval_id.clone()),
         }
     }
@@ -47,6 +58,7 @@ impl Service {
         policy: &Policy,
         record: &Record,
         repeat: Option<Repeat>,
+        queue: Queue,
     ) -> Result<Admitted, ServiceError> {
         let tenant = record.tenant_id.as_deref().unwrap_or_default();
         let begun = if record.status == SandboxStatus::Pending {
@@ -56,7 +68,10 @@ impl Service {
             }
         } else {
             // A place in the queue first: that is refused at once, and then costs no quota.
-            let ticket = self.gate.enter(tenant)?;
+            let admission = match queue {
+                Queue::Gate => Admission::Ticket(self.gate.enter(tenant)?),
+                Queue::Session => Admission::Queued,
+            };
             let begin = Begin {
                 record: record.clone(),
                 server_id: self.server_id.clone(),
@@ -65,7 +80,7 @@ impl Service {
                 now: record.created_at,
             };
             match self.store.begin(begin).instrument(debug_span!("admit")).await? {
-                Begun::Reserved => return Ok(Admitted::Yes(Admission::Ticket(ticket))),
+                Begun::Reserved => return Ok(Admitted::Yes(admission)),
                 begun => begun,
             }
         };
@@ -89,6 +104,7 @@ impl Service {
     ) -> Result<Turn, ServiceError> {
         let ticket = match admission {
             Admission::Ticket(ticket) => ticket,
+            Admission::Queued => self.gate.enter(record.tenant_id.as_deref().unwrap_or_default())?,
             Admission::Question(question) => {
                 self.answered(&question, record, policy, cancel).await?;
                 let ticket = self.gate.enter(record.tenant_id.as_deref().unwrap_or_default())?;

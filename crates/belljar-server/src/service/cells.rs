@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug_span};
 
 use super::Service;
-use super::admission::{Admission, Admitted};
+use super::admission::{Admission, Admitted, Queue};
 use super::conclude::{Job, Started};
 use super::error::ServiceError;
-use super::sessions::{LiveSession, of_session};
+use super::sessions::{LiveSession, MOST_WAITING, of_session};
 use crate::wire::{CellRequest, ExecutionRequest};
 
 /// How long code that was interrupted for its caller may take to end before it is ended.
@@ -29,6 +29,13 @@ impl Service {
         wish: CellRequest,
         events: Option<mpsc::UnboundedSender<Event>>,
     ) -> Result<Started, ServiceError> {
+        if self.gate.is_closed() {
+            return Err(ServiceError::ShuttingDown);
+        }
+        let waiting = live.queue.clone().try_acquire_owned();
+        let place = waiting.map_err(|_| ServiceError::Busy {
+            waiting: MOST_WAITING,
+        })?;
         let cell = Cell {
             limits: wish.limits.overrides()?,
             code: wish.code,
@@ -55,7 +62,10 @@ impl Service {
             limits: wish.limits,
             ..ExecutionRequest::default()
         };
-        let admission = match self.admit(&shown, &live.policy, &record, None).await? {
+        let admission = match self
+            .admit(&shown, &live.policy, &record, None, Queue::Session)
+            .await?
+        {
             Admitted::Yes(admission) => admission,
             Admitted::Repeated(id) => {
                 return Err(ServiceError::Conflict(format!(
@@ -74,6 +84,10 @@ impl Service {
         };
         let cancel = job.cancel.clone();
         let run = run(Arc::clone(self), admission, record, live, cell, events, cancel);
+        let run = async move {
+            let _place = place;
+            run.await
+        };
         Ok(self.start(job, run))
     }
 }
@@ -101,13 +115,12 @@ async fn run(
             let _ = events.send(event);
         }
     };
-    let mut executing = std::pin::pin!(live.session.execute(
-        Cell {
-            weight: turn.weight(),
-            ..cell
-        },
-        &mut sink
-    ));
+    let cell = Cell {
+        weight: turn.weight(),
+        ..cell
+    };
+    let executing = live.session.execute(cell, &mut sink);
+    let mut executing = std::pin::pin!(executing.instrument(debug_span!("run")));
     let ended = tokio::select! {
         ended = &mut executing => Some(ended),
         () = cancel.cancelled() => {

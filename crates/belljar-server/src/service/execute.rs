@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug_span};
 
 use super::Service;
-use super::admission::{Admission, Admitted};
+use super::admission::{Admission, Admitted, Queue};
 use super::conclude::{Job, Started};
 use super::error::ServiceError;
 use super::identity::Identity;
@@ -75,7 +75,7 @@ impl Service {
         };
         let record = Record::of_plan(fresh_id("exe"), planned.plan(), status, self.now());
         let keep = keep || repeat.is_some();
-        let admission = match self.admit(&wish, &policy, &record, repeat).await? {
+        let admission = match self.admit(&wish, &policy, &record, repeat, Queue::Gate).await? {
             Admitted::Yes(admission) => admission,
             Admitted::Repeated(execution_id) => return self.repeated(&who, &execution_id).await,
         };

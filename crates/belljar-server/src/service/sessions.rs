@@ -8,6 +8,7 @@ use belljar_core::{GuestPath, Policy, Record, Request, SandboxStatus};
 use belljar_engine::session::{FileEntry, FileReader, Logs, Surroundings};
 use belljar_engine::{Approver, EngineError, Session, SessionError, ToolError, fresh_id};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::Service;
 use super::error::ServiceError;
@@ -15,6 +16,9 @@ use super::identity::Identity;
 use super::tool_bridge::Bridge;
 use crate::store::Role;
 use crate::wire::{self, SessionRequest, WireError};
+
+/// How many executions of one session may wait.
+pub(super) const MOST_WAITING: usize = 64;
 
 /// A session that is alive.
 #[derive(Debug)]
@@ -32,6 +36,8 @@ pub struct LiveSession {
     pub(super) current: Current,
     /// Held while something is executed: one thing after the other.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// Places for what it executes and what waits for that.
+    pub(super) queue: Arc<Semaphore>,
     created_at: f64,
 }
 
@@ -176,6 +182,7 @@ impl Service {
             bridge,
             current,
             turn: tokio::sync::Mutex::new(()),
+            queue: Arc::new(Semaphore::new(MOST_WAITING)),
             created_at: self.now(),
         });
         self.sessions

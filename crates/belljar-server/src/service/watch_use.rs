@@ -1,5 +1,7 @@
 //! How busy the processors are, watched while somebody waits for that.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
@@ -65,9 +67,12 @@ impl Reading {
 
 /// How long processors have had nothing to do, all together.
 fn idle() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let mut line = String::new();
+    BufReader::with_capacity(512, File::open("/proc/stat").ok()?)
+        .read_line(&mut line)
+        .ok()?;
     // cpu user nice system idle iowait ..., in hundredths of a second.
-    let fields = text.lines().next()?.split_whitespace().skip(4);
+    let fields = line.split_whitespace().skip(4);
     let ticks: u64 = fields.take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Some(Duration::from_millis(ticks * 10))
 }

@@ -1,6 +1,6 @@
 //! A problem document of RFC 9457, with the denial inside where there is one.
 
-use belljar_core::{Denial, ErrorKind};
+use belljar_core::{Denial, ErrorKind, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -56,6 +56,12 @@ impl Problem {
             retry_after: None,
             request_id: None,
         }
+    }
+
+    /// The refusal and its record, where this is one.
+    pub fn refusal(&self) -> Option<(Denial, Record)> {
+        let record = serde_json::from_value(self.record.clone()?).ok()?;
+        Some((self.denial.clone()?, record))
     }
 
     #[must_use]

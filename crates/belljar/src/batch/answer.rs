@@ -73,6 +73,14 @@ impl Answer {
         failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled)
     }
 
+    /// Why nobody could be asked: then it is no answer to keep, and there is no use in asking on.
+    pub fn unasked(&self) -> Option<&Error> {
+        match &self.answered {
+            Answered::Failed(error) if error.kind() == ErrorKind::Unavailable => Some(error),
+            _ => None,
+        }
+    }
+
     /// About how many bytes it holds.
     pub(super) fn size(&self) -> u64 {
         const REST: u64 = 4 << 10;

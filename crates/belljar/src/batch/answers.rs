@@ -100,7 +100,8 @@ impl Answers {
     pub async fn next(&mut self) -> Option<io::Result<Answer>> {
         loop {
             match self.waiting.get(&self.given) {
-                Some(Ok(answer)) if answer.cancelled() => break,
+                // One that somebody else cancelled is an answer like any other.
+                Some(Ok(answer)) if *self.stop.borrow() && answer.cancelled() => break,
                 Some(_) => return self.give(),
                 None => {}
             }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use belljar_core::provider::BoxFuture;
-use belljar_core::{Captured, ErrorKind, FailureKind, Request, Usage, Verdict};
+use belljar_core::{Captured, ErrorKind, FailureKind, Request, StageKind, Usage, Verdict};
 use belljar_engine::{CaseEnd, CasesExecution, Execution};
 
 use super::answer::Answered;
@@ -59,7 +59,8 @@ async fn cases(by: &dyn Elsewhere, wish: Wish) -> Result<CasesExecution, Error> 
         let outcome = &execution.outcome;
         usage = usage.and(outcome.usage);
         let failure = outcome.error.as_ref();
-        let is_built = failure.is_none_or(|failure| failure.kind != FailureKind::CompileFailed);
+        let is_built = failure.is_none_or(|failure| failure.stage != StageKind::Compile);
+        let is_cancelled = failure.is_some_and(|failure| failure.kind == FailureKind::Cancelled);
         if is_built {
             ends.push(CaseEnd {
                 verdict: Verdict::of(
@@ -79,13 +80,20 @@ async fn cases(by: &dyn Elsewhere, wish: Wish) -> Result<CasesExecution, Error> 
             });
         } else {
             // It would not be built for the others either.
-            ends.resize(wish.cases.len(), without_run(Verdict::CompileError));
+            let verdict = match is_cancelled {
+                true => Verdict::Lost,
+                false => Verdict::CompileError,
+            };
+            ends.resize(wish.cases.len(), without_run(verdict));
+        }
+        if is_cancelled {
+            ends.resize(wish.cases.len(), without_run(Verdict::Lost));
         }
         // The first that did not end well says most about the whole.
-        if whole.as_ref().is_none_or(|whole| whole.outcome.success()) {
+        if is_cancelled || whole.as_ref().is_none_or(|whole| whole.outcome.success()) {
             whole = Some(execution);
         }
-        if !is_built {
+        if !is_built || is_cancelled {
             break;
         }
     }

@@ -38,6 +38,8 @@ pub(super) struct Line<W> {
     spare: usize,
     /// Whether somebody would have had a place had there been more of these.
     wants_spare: bool,
+    /// When somebody looks again, if anybody does.
+    pub(super) awaited: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,10 @@ enum Hold {
 impl<W: Patient> Line<W> {
     pub(super) fn new(settings: GateSettings, now: Instant) -> Self {
         Self {
-            settings,
+            settings: GateSettings {
+                processors: settings.processors.max(1),
+                ..settings
+            },
             is_closed: false,
             running: 0,
             tenants: HashMap::new(),
@@ -80,6 +85,7 @@ impl<W: Patient> Line<W> {
             next_start: now,
             spare: 0,
             wants_spare: false,
+            awaited: None,
         }
     }
 
@@ -106,6 +112,13 @@ impl<W: Patient> Line<W> {
         self.running -= 1;
         if let Some(queue) = self.tenants.get_mut(tenant) {
             queue.running -= 1;
+            if queue.running == 0 && queue.waiting.is_empty() {
+                self.tenants.remove(tenant);
+            }
+        }
+        // Those who come next may be of another kind.
+        if self.running <= self.settings.processors {
+            self.spare = 0;
         }
     }
 
@@ -162,12 +175,12 @@ impl<W: Patient> Line<W> {
             return None;
         }
         let has_others = self.has_others(tenant, now);
-        let busy = if has_others {
-            processors
-        } else {
-            processors * ALONE
+        let busy = match has_others {
+            true => processors,
+            false => processors.saturating_mul(ALONE),
         };
-        if self.running >= busy + self.spare {
+        // Everybody has one, whatever the others have.
+        if queue.running > 0 && self.running >= busy + self.spare {
             return Some(Hold::Busy);
         }
         if has_others {
@@ -200,8 +213,11 @@ impl<W: Patient> Line<W> {
         }
     }
 
-    /// Whether somebody else than this tenant is about.
+    /// Whether somebody else than this tenant, of whom somebody waits, is about.
     fn has_others(&self, tenant: &str, now: Instant) -> bool {
+        if self.tenants.len() > 1 {
+            return true;
+        }
         let other = self.about.iter().flatten().find(|(name, _)| name != tenant);
         other.is_some_and(|(_, at)| now.duration_since(*at) < ABOUT)
     }
@@ -212,9 +228,9 @@ impl<W: Patient> Line<W> {
         (self.running, waiting)
     }
 
-    /// Whether somebody waits for no other reason than that the processors had enough to do.
-    pub(super) const fn wants_spare(&self) -> bool {
-        self.wants_spare
+    /// Whether it matters how busy the processors are: somebody waits for that, or was let in for it.
+    pub(super) const fn wants_measure(&self) -> bool {
+        self.wants_spare || self.spare > 0
     }
 
     /// How much of the processors sandboxes use, 1.0 being all of it: programs that wait leave room for others.
@@ -346,6 +362,7 @@ mod tests {
         assert_eq!(until, now + Duration::from_millis(10));
         assert_eq!(starts(&mut line, until), [11]);
         // Later nobody else is about any more.
+        line.leave("calm");
         assert_eq!(starts(&mut line, now + ABOUT).len(), 38);
     }
 
@@ -357,7 +374,7 @@ mod tests {
             line.enter("a", who, now).unwrap();
         }
         assert_eq!(starts(&mut line, now).len(), 4);
-        assert!(line.wants_spare());
+        assert!(line.wants_measure());
         line.saw_use(0.2);
         assert_eq!(starts(&mut line, now).len(), 1);
         line.saw_use(0.8);
@@ -382,5 +399,73 @@ mod tests {
         assert_eq!(starts(&mut line, now + Duration::from_secs(1)).len(), 0);
         line.leave("a");
         assert_eq!(starts(&mut line, now + Duration::from_secs(1)).len(), 1);
+    }
+    /// Others who keep all processors busy, each with one of their own, do not keep a tenant from its first.
+    #[test]
+    fn everybody_has_one() {
+        let (mut line, now) = line(16, 12, 2);
+        for (who, tenant) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            line.enter(tenant, who as u32, now).unwrap();
+        }
+        assert_eq!(starts(&mut line, now).len(), 4);
+        for who in 10..13 {
+            line.enter("e", who, now).unwrap();
+        }
+        assert_eq!(starts(&mut line, now), [10]);
+        line.saw_use(1.0);
+        assert!(starts(&mut line, now + Duration::from_secs(1)).is_empty());
+        // Its second comes when there is room for it.
+        for tenant in ["a", "b", "c", "d"] {
+            line.leave(tenant);
+        }
+        assert_eq!(starts(&mut line, now + Duration::from_secs(1)), [11]);
+    }
+
+    /// Somebody who waits is about, however long they wait.
+    #[test]
+    fn who_waits_is_not_forgotten() {
+        let (mut line, now) = line(16, 12, 1);
+        for who in 0..20 {
+            line.enter("flood", who, now).unwrap();
+        }
+        assert_eq!(starts(&mut line, now).len(), 4);
+        line.enter("other", 100, now).unwrap();
+        line.enter("other", 101, now).unwrap();
+        assert_eq!(starts(&mut line, now), [100]);
+        let later = now + ABOUT * 2;
+        line.leave("flood");
+        assert!(
+            starts(&mut line, later).is_empty(),
+            "the flood has more than there are processors"
+        );
+        for _ in 0..3 {
+            line.leave("flood");
+        }
+        line.leave("other");
+        assert_eq!(starts(&mut line, later).len(), 2, "each has one");
+    }
+
+    /// What programs that waited left room for is gone with them.
+    #[test]
+    fn room_for_programs_that_wait_goes_with_them() {
+        let (mut line, now) = line(16, 12, 1);
+        for who in 0..12 {
+            line.enter("a", who, now).unwrap();
+        }
+        starts(&mut line, now);
+        while line.load().1 > 0 {
+            line.saw_use(0.0);
+            starts(&mut line, now);
+        }
+        line.saw_use(0.0);
+        assert!(line.wants_measure(), "they may begin to compute");
+        for _ in 0..12 {
+            line.leave("a");
+        }
+        assert!(!line.wants_measure());
+        for who in 0..12 {
+            line.enter("a", who, now).unwrap();
+        }
+        assert_eq!(starts(&mut line, now).len(), ALONE);
     }
 }

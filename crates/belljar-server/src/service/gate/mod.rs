@@ -29,8 +29,6 @@ struct Shared {
     line: Mutex<Line<Waiting>>,
     /// Told when somebody waits because the processors had enough to do.
     busy: Notify,
-    /// Whether somebody comes back when the next may start.
-    returns: Mutex<Option<Instant>>,
 }
 
 type Waiting = oneshot::Sender<Turn>;
@@ -62,7 +60,6 @@ impl Gate {
             shared: Arc::new(Shared {
                 line: Mutex::new(Line::new(settings, Instant::now())),
                 busy: Notify::new(),
-                returns: Mutex::new(None),
             }),
         }
     }
@@ -96,9 +93,9 @@ impl Gate {
         lock(&self.shared.line).is_closed = true;
     }
 
-    /// Resolves while somebody waits because the processors had enough to do: then [`Gate::saw_use`] lets them in, or not.
+    /// Resolves while it matters how busy the processors are: then [`Gate::saw_use`] lets somebody in, or not.
     pub async fn busy(&self) {
-        while !lock(&self.shared.line).wants_spare() {
+        while !lock(&self.shared.line).wants_measure() {
             self.shared.busy.notified().await;
         }
     }
@@ -119,7 +116,7 @@ impl Ticket {
 }
 
 impl Turn {
-    /// What it weighs: a tenant's executions together are about as heavy as one.
+    /// What it weighs: the more a tenant has, the less each of them that comes.
     pub const fn weight(&self) -> Weight {
         self.weight
     }
@@ -157,32 +154,30 @@ fn advance(shared: &Arc<Shared>, mut line: MutexGuard<'_, Line<Waiting>>) {
             Next::Nobody { until } => break until,
         }
     };
-    if line.wants_spare() {
+    if line.wants_measure() {
         shared.busy.notify_one();
     }
-    drop(line);
-    if let Some(until) = until {
+    if let Some(until) = until.filter(|until| line.awaited.is_none_or(|awaited| *until < awaited)) {
+        line.awaited = Some(until);
         come_back(shared, until);
     }
+    drop(line);
     // One who gave up at this moment gives the place back, which takes the lock again.
     for (waiting, turn) in given {
         drop(waiting.send(turn));
     }
 }
 
-/// Has somebody look again at that time, once.
+/// Has somebody look again at that time.
 fn come_back(shared: &Arc<Shared>, until: Instant) {
-    let mut returns = lock(&shared.returns);
-    if returns.is_some_and(|at| at <= until) {
-        return;
-    }
-    *returns = Some(until);
-    drop(returns);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         tokio::time::sleep_until(until.into()).await;
-        lock(&shared.returns).take();
-        advance(&shared, lock(&shared.line));
+        let mut line = lock(&shared.line);
+        if line.awaited == Some(until) {
+            line.awaited = None;
+            advance(&shared, line);
+        }
     });
 }
 

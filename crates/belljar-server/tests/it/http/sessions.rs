@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use belljar_server::client::{Client, ClientError};
-use belljar_server::service::Settings;
+use belljar_server::service::{GateSettings, Settings};
 use belljar_server::wire::Execution;
 use serde_json::{Value, json};
 
@@ -302,5 +302,48 @@ fn cells_count_and_are_approved() {
             Some(json!(42))
         );
         server.stop().await;
+    });
+}
+
+/// Cells of one session wait for one another, and not for a place that one of them has.
+#[test]
+fn cells_at_the_same_time_need_one_place() {
+    on_each(|database| async move {
+        let server = Server::with(Settings {
+            gate: GateSettings::of(1),
+            ..settings(&database)
+        })
+        .await;
+        server.open_policy().await;
+        let session = open(&server.admin, json!({"policy_id": "open"})).await.unwrap();
+        let tasks: Vec<_> = (0..8)
+            .map(|turn| {
+                let (client, session) = (server.admin.clone(), session.clone());
+                tokio::spawn(async move { execute(&client, &session, &format!("{turn} * 2")).await })
+            })
+            .collect();
+        for (turn, task) in tasks.into_iter().enumerate() {
+            let ended = tokio::time::timeout(Duration::from_secs(30), task).await;
+            let execution = ended.expect("they do not wait for one another").unwrap().unwrap();
+            assert_eq!(execution.outcome.unwrap().value, Some(json!(turn * 2)));
+        }
+        // So many may wait and no more.
+        let tasks: Vec<_> = (0..100)
+            .map(|_| {
+                let (client, session) = (server.admin.clone(), session.clone());
+                tokio::spawn(async move { execute(&client, &session, "import time; time.sleep(0.02)").await })
+            })
+            .collect();
+        let mut refused = 0;
+        for task in tasks {
+            match task.await.unwrap() {
+                Ok(_) => {}
+                refusal => {
+                    assert_eq!(problem(refusal).status, 429);
+                    refused += 1;
+                }
+            }
+        }
+        assert!((1..=36).contains(&refused), "{refused} of 100 were refused");
     });
 }

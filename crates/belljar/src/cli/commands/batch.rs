@@ -27,20 +27,21 @@ const SOME_FAILED: u8 = 1;
 
 pub(crate) fn batch(mut settings: BatchSettings) -> Result<u8, Problem> {
     allow_descriptors(settings.descriptors);
-    let mut output = Output::open(&settings.output, settings.restart)?;
-    let mut tally = Tally::default();
-    let is_here = settings.service.is_none();
-    if let Some((client, policy_id)) = settings.service.take() {
-        let name = format!("{} {}", client.base(), policy_id.as_deref().unwrap_or_default());
-        let by = Arc::new(ByService { client, policy_id });
-        settings.batch = settings.batch.elsewhere(by, name);
-    }
-    let options_hash = settings.batch.options_hash();
-    output.keep(&mut settings.lines, &options_hash, &mut tally)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Problem::from(belljar::Error::Runtime(error)))?;
+    let is_here = settings.service.is_none();
+    if let Some((client, policy_id)) = settings.service.take() {
+        let name = format!("{} {}", client.base(), policy_id.as_deref().unwrap_or_default());
+        let by = ByService { client, policy_id };
+        runtime.block_on(by.greet())?;
+        settings.batch = settings.batch.elsewhere(Arc::new(by), name);
+    }
+    let mut output = Output::open(&settings.output, settings.restart)?;
+    let mut tally = Tally::default();
+    let options_hash = settings.batch.options_hash();
+    output.keep(&mut settings.lines, &options_hash, &mut tally)?;
     let done = runtime.block_on(perform(settings, is_here, output, tally));
     // A thread that still waits for input may not hold up the end.
     runtime.shutdown_background();
@@ -104,6 +105,13 @@ async fn perform(
         End::Unreadable(error) => {
             Err(Problem::engine(format!("cannot read on in the input: {error}")).hint(again))
         }
+        End::Gone(why) => {
+            let problem = Problem::new(
+                ErrorKind::Unavailable,
+                format!("stopped after {}: {why}", tally.lines_text()),
+            );
+            Err(if resumable { problem.hint(again) } else { problem })
+        }
         // Whoever read our output has seen enough, as with `| head`.
         End::Unwritable(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             Ok(ErrorKind::Killed.exit_code())
@@ -120,6 +128,8 @@ enum End {
     All,
     Stopped,
     Unreadable(io::Error),
+    /// The service is not there any more.
+    Gone(String),
     Unwritable(io::Error),
 }
 
@@ -152,6 +162,12 @@ async fn answer_all(
             }
             Some(Ok(answer)) => answer,
         };
+        if let Some(error) = answer.unasked() {
+            end = End::Gone(error.to_string());
+            answers.stop();
+            while answers.next().await.is_some() {}
+            break;
+        }
         let line = json_line(&answer)?;
         if !writer.write(line).await {
             // Why, the writer says when it is closed.

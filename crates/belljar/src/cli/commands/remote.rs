@@ -94,14 +94,14 @@ pub(super) async fn hear(
         Err(error) => return Err(error),
     };
     while let Some(event) = events.next().await? {
-        let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        let data: Value = serde_json::from_str(&event.data).map_err(misread)?;
         match event.name.as_str() {
             "pending" => {
                 let approval = data["approval_id"].as_str().unwrap_or_default();
                 messages::tell(&format!("it waits until somebody approves {approval}"));
             }
             "output" => {
-                let (stream, bytes) = piece(&data);
+                let (stream, bytes) = piece(&data)?;
                 take(Event::Output(stream, bytes));
             }
             "display" => {
@@ -125,17 +125,19 @@ pub(super) async fn hear(
     ))
 }
 
-fn piece(data: &Value) -> (Stream, Vec<u8>) {
+fn piece(data: &Value) -> Result<(Stream, Vec<u8>), ClientError> {
     let stream = match data["stream"].as_str() {
         Some("stderr") => Stream::Stderr,
         _ => Stream::Stdout,
     };
     let bytes = match (data["text"].as_str(), data["base64"].as_str()) {
         (Some(text), _) => text.as_bytes().to_vec(),
-        (None, Some(base64)) => STANDARD.decode(base64).unwrap_or_default(),
+        (None, Some(base64)) => STANDARD
+            .decode(base64)
+            .map_err(|error| ClientError::Answer(error.to_string()))?,
         (None, None) => Vec::new(),
     };
-    (stream, bytes)
+    Ok((stream, bytes))
 }
 
 /// The result as if it had happened here.

@@ -14,7 +14,7 @@ use crate::harness::{Run, TempDir, Who, belljar, finish, spawn};
 struct Remote {
     server: Serving,
     key: String,
-    _home: TempDir,
+    home: TempDir,
 }
 
 impl Remote {
@@ -31,11 +31,7 @@ impl Remote {
         server
             .ask("POST", "/v1/policies", Some(&key), policy)
             .expect("an answer");
-        Self {
-            server,
-            key,
-            _home: home,
-        }
+        Self { server, key, home }
     }
 
     fn run(&self, args: &[&str]) -> Run {

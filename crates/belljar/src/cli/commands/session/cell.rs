@@ -21,9 +21,12 @@ pub(super) async fn one(settings: &SessionSettings, code: String) -> Result<u8, 
         _ = signals.next() => return Err(told_to_end()),
     };
     let done = execute(settings, &session, code, &mut signals).await;
-    session.close().await?;
+    let closed = session.close().await;
     let (outcome, broken) = done?;
     show::ending(&outcome);
+    if let Err(problem) = closed {
+        problem.report(false);
+    }
     match broken {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(stdout::unwritable(&error)),
         _ => Ok(exit_code(&outcome)),
@@ -50,11 +53,11 @@ async fn execute(
                         return Err(told_to_end());
                     }
                     interrupted = true;
-                    session.interrupt().await;
+                    session.interrupt_soon();
                 }
                 // Nobody reads what it prints, so there is nothing to run for.
                 () = broken.wait() => {
-                    session.interrupt().await;
+                    session.interrupt_soon();
                 }
             }
         }

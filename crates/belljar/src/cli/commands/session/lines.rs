@@ -125,8 +125,9 @@ pub(super) async fn answer(settings: &SessionSettings, lines: Lines<File>) -> Re
         Ok(()) => live.finish().await,
         Err(_) => None,
     };
-    session.close().await?;
+    let closed = session.close().await;
     end?;
+    closed?;
     match unwritten {
         // Whoever read our answers has seen enough.
         Some(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ErrorKind::Killed.exit_code()),

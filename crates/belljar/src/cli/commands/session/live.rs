@@ -104,6 +104,14 @@ impl Live {
         }
     }
 
+    /// The same, and nobody waits for it.
+    pub(super) fn interrupt_soon(&self) {
+        match self {
+            Self::Here(session) => drop(session.interrupter().interrupt()),
+            Self::There(remote) => remote.interrupt_soon(),
+        }
+    }
+
     pub(super) async fn reset(&self) -> Result<(), Trouble> {
         match self {
             Self::Here(session) => Ok(session.reset().await.map_err(Error::from)?),

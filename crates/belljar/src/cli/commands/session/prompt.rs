@@ -6,6 +6,7 @@ mod running;
 use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::time::Duration;
 
 use belljar::{Language, Receipt};
 
@@ -20,6 +21,8 @@ use crate::cli::settings::SessionSettings;
 
 const FIRST: &str = ">>> ";
 const MORE: &str = "... ";
+/// How long a session that nobody wants any more may take to open.
+const OPENING: Duration = Duration::from_secs(10);
 
 pub(super) async fn converse(settings: &SessionSettings, history: Option<PathBuf>) -> Result<u8, Problem> {
     let signals = Signals::listen()?;
@@ -35,10 +38,15 @@ pub(super) async fn converse(settings: &SessionSettings, history: Option<PathBuf
     let end = prompt.read_cells().await;
     let Prompt { session, .. } = prompt;
     match session {
-        Opening::Done(session) => session.close().await?,
+        Opening::Done(session) => {
+            let closed = session.close().await;
+            if end.is_ok() {
+                closed?;
+            }
+        }
         // Nobody has used it; but what is half made is better finished and closed than dropped.
         Opening::Under(opening) => {
-            if let Ok(session) = opening.await {
+            if let Ok(Ok(session)) = tokio::time::timeout(OPENING, opening).await {
                 session.close().await?;
             }
         }

@@ -6,11 +6,15 @@ use belljar_server::client::{Client, ClientError};
 use belljar_server::wire::{CellRequest, Logs, Session, SessionFile, SessionRequest};
 use serde::Deserialize;
 use std::path::Path;
+use std::time::Duration;
 
 use super::live::{Listed, Printed, Trouble};
-use crate::cli::ask::with_query;
+use crate::cli::ask::{escaped, with_query};
 use crate::cli::commands::remote::{Told, hear, read};
 use crate::cli::problem::Problem;
+
+/// How long a service may take to end a session before nobody waits for it.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// A session of a service.
 #[derive(Debug)]
@@ -26,13 +30,9 @@ impl From<ClientError> for Trouble {
             ClientError::Problem(problem) => *problem,
             error => return Self::Other(error.into()),
         };
-        let record = problem
-            .record
-            .clone()
-            .and_then(|record| serde_json::from_value(record).ok());
-        match (&problem.denial, record) {
-            (Some(denial), Some(record)) => Self::Denied {
-                denial: Box::new(denial.clone()),
+        match problem.refusal() {
+            Some((denial, record)) => Self::Denied {
+                denial: Box::new(denial),
                 record: Box::new(record),
             },
             _ if problem.kind == belljar::ErrorKind::NotFound.word() => {
@@ -62,7 +62,7 @@ impl Remote {
         let made: Session = client.call(Method::POST, "/v1/sessions", Some(&wish)).await?;
         Ok(Self {
             client,
-            path: format!("/v1/sessions/{}", made.session_id),
+            path: format!("/v1/sessions/{}", escaped(&made.session_id)),
         })
     }
 
@@ -87,6 +87,12 @@ impl Remote {
     pub(super) async fn interrupt(&self) -> bool {
         // Where nothing runs, the answer is a problem.
         self.post("interrupt").await.is_ok()
+    }
+
+    /// The same, and nobody waits for it.
+    pub(super) fn interrupt_soon(&self) {
+        let (client, path) = (self.client.clone(), format!("{}/interrupt", self.path));
+        tokio::spawn(async move { client.call::<()>(Method::POST, &path, None::<&()>).await });
     }
 
     pub(super) async fn reset(&self) -> Result<(), Trouble> {
@@ -142,14 +148,15 @@ impl Remote {
     }
 
     pub(super) async fn close(self) -> Result<(), Problem> {
-        match self
-            .client
-            .call::<()>(Method::DELETE, &self.path, None::<&()>)
-            .await
-        {
+        let closing = self.client.call::<()>(Method::DELETE, &self.path, None::<&()>);
+        match tokio::time::timeout(CLOSING, closing).await {
             // It had ended by itself.
-            Err(ClientError::Problem(problem)) if problem.status == 404 => Ok(()),
-            done => Ok(done?),
+            Ok(Err(ClientError::Problem(problem))) if problem.status == 404 => Ok(()),
+            Ok(done) => Ok(done?),
+            Err(_) => Err(Problem::new(
+                belljar::ErrorKind::Unavailable,
+                "the service does not answer; it ends the session when it has been idle for long enough",
+            )),
         }
     }
 }

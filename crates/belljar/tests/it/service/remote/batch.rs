@@ -1,9 +1,13 @@
 //! `belljar batch` by a service.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
+use super::super::Serving;
 use super::Remote;
-use crate::harness::{TempDir, Who, belljar};
+use crate::harness::{TempDir, Who, belljar, finish, spawn};
 
 fn lines(place: &TempDir, name: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(place.path().join(name)).expect("answers");
@@ -106,5 +110,111 @@ fn a_full_service_is_asked_again() {
         answers.iter().all(|answer| answer["outcome"]["stdout"] == "1\n"),
         "{answers:#?}"
     );
+    remote.server.end();
+}
+
+/// What somebody cancels at the service is an answer; the lines after it run.
+#[test]
+fn one_that_the_service_cancels_is_an_answer() {
+    let remote = Remote::start();
+    let place = TempDir::new();
+    let long = json!({ "code": "import time; print('up', flush=True); time.sleep(50)" });
+    place.file("in.jsonl", format!("{long}\n{}\n", json!({ "code": "print(2)" })));
+    let args = [
+        "batch",
+        "in.jsonl",
+        "-o",
+        "out.jsonl",
+        "--jobs",
+        "1",
+        "--policy",
+        "open",
+    ];
+    let mut command = remote.run(&args).cwd(place.path()).command();
+    let child = spawn(
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    );
+    let ask = |method: &str, path: &str| {
+        let asked = remote.server.ask(method, path, Some(&remote.key), "");
+        asked.expect("an answer").1
+    };
+    let began = Instant::now();
+    let id = loop {
+        let page = ask("GET", "/v1/executions");
+        if let Some(id) = page["executions"][0]["execution_id"].as_str() {
+            break id.to_owned();
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{page}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    ask("POST", &format!("/v1/executions/{id}/cancel"));
+    finish(child);
+    let answers = lines(&place, "out.jsonl");
+    assert_eq!(answers.len(), 2, "{answers:#?}");
+    assert_eq!(answers[1]["outcome"]["stdout"], "2\n");
+    remote.server.end();
+}
+
+/// A service that goes away ends the batch; nothing that it did not answer is written down as answered.
+#[test]
+fn a_batch_goes_on_when_its_service_is_back() {
+    let remote = Remote::start();
+    let place = TempDir::new();
+    let line = json!({ "code": "import time; time.sleep(0.5); print(1)" });
+    place.file("in.jsonl", format!("{line}\n").repeat(6));
+    let args = [
+        "batch",
+        "in.jsonl",
+        "-o",
+        "out.jsonl",
+        "--jobs",
+        "1",
+        "--policy",
+        "open",
+    ];
+    let child = spawn(
+        remote
+            .run(&args)
+            .cwd(place.path())
+            .command()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    );
+    let began = Instant::now();
+    while std::fs::read_to_string(place.path().join("out.jsonl")).map_or(0, |text| text.lines().count()) < 2 {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let Remote { server, key, home } = remote;
+    let address = server.address.clone();
+    server.kill();
+    let gone = finish(child);
+    assert_eq!(gone.status.code(), Some(125), "{gone:?}");
+    let answered = lines(&place, "out.jsonl");
+    assert!((2..6).contains(&answered.len()), "{answered:#?}");
+    assert!(
+        answered.iter().all(|answer| answer["success"] == true),
+        "{answered:#?}"
+    );
+    let server = Serving::start(Who::User, &home, &["--listen", &address]);
+    let remote = Remote { server, key, home };
+    remote.run(&args).cwd(place.path()).go().expect_code(0);
+    assert_eq!(lines(&place, "out.jsonl").len(), 6);
+    // Who cannot be asked at all is told of at once.
+    let began = Instant::now();
+    let elsewhere = remote.run(&[
+        "batch",
+        "in.jsonl",
+        "-o",
+        "x.jsonl",
+        "--url",
+        "http://127.0.0.1:9",
+    ]);
+    elsewhere.cwd(place.path()).go().expect_code(125);
+    assert!(began.elapsed() < Duration::from_secs(10));
     remote.server.end();
 }

@@ -4,11 +4,12 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use belljar::{Bytes, EntryKind, GuestPath, Limits};
+use belljar::{Bytes, EntryKind, ErrorKind, GuestPath, Limits};
 
 use super::super::colon::{Colon, HELP};
 use super::super::harmless::harmless;
 use super::super::live::Live;
+use super::super::signals::{Heard, told_to_end};
 use super::{Opening, Prompt};
 use crate::cli::commands::receipt;
 use crate::cli::messages;
@@ -42,13 +43,22 @@ impl Prompt<'_> {
         let Opening::Done(session) = &self.session else {
             return Ok(());
         };
-        let done = match command {
-            Colon::Files => files(session).await,
-            Colon::Put { host, guest } => put(session, &host, guest).await,
-            Colon::Get { guest, host } => get(session, &guest, &host).await,
-            Colon::Logs => logs(session).await,
-            Colon::Reset => reset(session).await,
-            _ => Ok(()),
+        let work = async {
+            match command {
+                Colon::Files => files(session).await,
+                Colon::Put { host, guest } => put(session, &host, guest).await,
+                Colon::Get { guest, host } => get(session, &guest, &host).await,
+                Colon::Logs => logs(session).await,
+                Colon::Reset => reset(session).await,
+                _ => Ok(()),
+            }
+        };
+        let done = tokio::select! {
+            done = work => done,
+            heard = self.signals.next() => match heard {
+                Heard::Interrupt => Err(Problem::new(ErrorKind::Killed, "interrupted")),
+                Heard::Terminate => return Err(told_to_end()),
+            },
         };
         // What a command could not do leaves the session as it was.
         if let Err(problem) = done {

@@ -94,7 +94,7 @@ async fn watch(
                 }
                 Heard::Interrupt => {
                     asked = Some(Instant::now());
-                    session.interrupt().await;
+                    session.interrupt_soon();
                 }
             },
         }
