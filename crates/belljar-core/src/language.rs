@@ -64,6 +64,9 @@ pub struct Recipe {
     pub data_limit: bool,
     /// How an interpreter that stays is started, where the language has a runner.
     pub runner: Option<&'static [&'static str]>,
+    /// What is said to an interpreter that starts among the guest's files, so that none of these runs before it is asked
+    /// to: the work directory is its home.
+    pub runner_options: &'static [&'static str],
     /// Whether its runner can fork others that are as warm.
     pub forks: bool,
     /// Beginnings of variables that an interpreter reads only when it starts.
@@ -107,6 +110,7 @@ const fn interpreted(
         env: &[],
         data_limit: false,
         runner: None,
+        runner_options: &[],
         forks: false,
         start_variables: &[],
     }
@@ -127,6 +131,7 @@ const fn compiled(
         env: &[],
         data_limit: false,
         runner: None,
+        runner_options: &[],
         forks: false,
         start_variables: &[],
     }
@@ -147,6 +152,7 @@ pub const TABLE: &[LanguageSpec] = &[
             // A limit on data gives Python the chance to raise MemoryError before the kernel kills it.
             data_limit: true,
             runner: Some(&["{0}", "/.belljar/python/__main__.py"]),
+            runner_options: &["-s"],
             forks: true,
             start_variables: &[
                 "PYTHON",

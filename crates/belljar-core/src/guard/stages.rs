@@ -111,8 +111,9 @@ pub(super) fn build(
             env.extend(of_environment());
             let warm = warm(policy, request, toolchain, environment, &env, limits, None);
             env.extend(request.env.clone());
-            let argv = toolchain.recipe.runner.unwrap_or_default();
-            let argv = argv.iter().map(|word| fill_word(word, "", toolchain, limits));
+            let (program, script) = toolchain.recipe.runner.unwrap_or(&[""]).split_at(1);
+            let words = [program, toolchain.recipe.runner_options, script].concat();
+            let argv = words.iter().map(|word| fill_word(word, "", toolchain, limits));
             stages.push(Stage {
                 kind: StageKind::Interpreter,
                 warm,

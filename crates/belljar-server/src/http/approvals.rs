@@ -1,15 +1,15 @@
 //! `/v1/approvals`.
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::extract::{Request, State};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Shared;
 use super::answer::Failed;
 use super::caller::Caller;
-use super::read::{Body, Id, Params, Raw};
+use super::read::{self, Body, Id, Params};
+use crate::service::ServiceError;
 use crate::store::ApprovalState;
 use crate::wire::{Approval, Problem, WireError, Word};
 
@@ -100,6 +100,9 @@ pub(super) async fn deny(
     Ok(Json(shared.service.decide(&who, &id, false, word.reason).await?))
 }
 
+/// The longest word of a webhook.
+const LONGEST_WORD: usize = 64 << 10;
+
 /// A program's own yes or no.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct WebhookWord {
@@ -125,11 +128,14 @@ pub(super) struct WebhookWord {
 pub(super) async fn webhook(
     State(shared): State<Shared>,
     Id(id): Id,
-    headers: HeaderMap,
-    Raw(body): Raw,
+    request: Request,
 ) -> Result<Json<Approval>, Failed> {
-    let signature = headers
-        .get(crate::service::SIGNATURE)
-        .and_then(|value| value.to_str().ok());
+    let signature = request.headers().get(crate::service::SIGNATURE).cloned();
+    let signature = signature.as_ref().and_then(|value| value.to_str().ok());
+    // Nobody has shown a key: what cannot be a signed word is not even read.
+    if signature.is_none() || !shared.service.has_webhook() {
+        return Err(ServiceError::Unauthorized.into());
+    }
+    let body = read::bytes(request, LONGEST_WORD).await?;
     Ok(Json(shared.service.webhook_decides(&id, signature, &body).await?))
 }

@@ -77,7 +77,7 @@ impl FromRequest<Shared> for Raw {
 }
 
 /// All of a body, if it is not too large and does not take too long.
-async fn bytes(request: Request, largest: usize) -> Result<Vec<u8>, Failed> {
+pub(super) async fn bytes(request: Request, largest: usize) -> Result<Vec<u8>, Failed> {
     let collecting = Limited::new(request.into_body(), largest).collect();
     let Ok(collected) = tokio::time::timeout(ARRIVING, collecting).await else {
         let late = Failed::new(ErrorKind::Usage, "the body did not arrive in time");

@@ -20,6 +20,8 @@ pub struct Limits {
     pub connections: usize,
     /// How long a request's head may take to arrive, and how long a connection may be silent between two.
     pub head: Duration,
+    /// How long a peer may take nothing of what it is sent.
+    pub taking: Duration,
     /// How long what is under way may take after the server was told to end.
     pub ending: Duration,
 }
@@ -29,6 +31,7 @@ impl Default for Limits {
         Self {
             connections: 10_000,
             head: Duration::from_secs(15),
+            taking: Duration::from_secs(60),
             ending: Duration::from_secs(30),
         }
     }
@@ -62,6 +65,9 @@ pub async fn serve(
             () = &mut end => break,
         };
         let _ = socket.set_nodelay(true);
+        // The kernel ends a connection whose peer has no room for what it asked for.
+        let millis = u32::try_from(limits.taking.as_millis()).unwrap_or(u32::MAX);
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&socket, millis);
         let service = TowerToHyperService::new(router.clone());
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, State};
@@ -24,11 +25,15 @@ use super::answer::Failed;
 use super::caller::Caller;
 use super::read::Id;
 use super::stream;
-use crate::service::{LiveSession, Service, ServiceError, ToolAsked};
+use crate::service::{Identity, LiveSession, Service, ServiceError, ToolAsked};
 use crate::wire::{CellRequest, Problem, WireError};
 
 /// The longest message that is taken.
 const LONGEST: usize = 32 << 20;
+/// The longest name of an execution.
+const LONGEST_ID: usize = 256;
+/// How often whoever says nothing is looked at.
+const LOOKING: Duration = Duration::from_secs(2);
 /// How many executions may be asked for and not be over.
 const MOST_EXECUTIONS: usize = 64;
 /// How much of an answer of a tool is taken.
@@ -52,6 +57,8 @@ enum In {
 struct TypeIn {
     #[serde(rename = "type")]
     kind: String,
+    #[serde(default)]
+    id: serde_json::Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -110,7 +117,14 @@ struct ToolErrorIn {
 
 impl In {
     fn read(text: &str) -> Result<Self, serde_json::Error> {
-        let TypeIn { kind } = serde_json::from_str(text)?;
+        let TypeIn { kind, id } = serde_json::from_str(text)?;
+        // It stands in everything that is told of it.
+        if !matches!(&id, serde_json::Value::Null | serde_json::Value::Number(_))
+            && id.as_str().is_none_or(|id| id.len() > LONGEST_ID)
+        {
+            let form = format!("`id` is neither a number nor text of at most {LONGEST_ID} bytes");
+            return Err(serde_json::Error::custom(form));
+        }
         Ok(match kind.as_str() {
             "execute" => Self::Execute(serde_json::from_str(text)?),
             "interrupt" => serde_json::from_str::<InterruptIn>(text).map(|_| Self::Interrupt)?,
@@ -164,11 +178,13 @@ pub(super) async fn socket(
     let live = shared.service.session(&who, &id)?;
     let service = Arc::clone(&shared.service);
     let upgrade = upgrade.max_message_size(LONGEST).max_frame_size(LONGEST);
-    Ok(upgrade.on_upgrade(move |socket| async move { Conversation::new(service, live).hold(socket).await }))
+    Ok(upgrade
+        .on_upgrade(move |socket| async move { Conversation::new(service, who, live).hold(socket).await }))
 }
 
 struct Conversation {
     service: Arc<Service>,
+    who: Identity,
     live: Arc<LiveSession>,
     /// What goes out, from whoever has something to say.
     out: mpsc::UnboundedSender<serde_json::Value>,
@@ -180,10 +196,11 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(service: Arc<Service>, live: Arc<LiveSession>) -> Self {
+    fn new(service: Arc<Service>, who: Identity, live: Arc<LiveSession>) -> Self {
         let (out, said) = mpsc::unbounded_channel();
         Self {
             service,
+            who,
             live,
             out,
             said,
@@ -195,8 +212,14 @@ impl Conversation {
 
     async fn hold(mut self, mut socket: WebSocket) {
         let mut connected = self.live.bridge().connect();
+        let mut looking = tokio::time::interval(LOOKING);
         loop {
             let message = tokio::select! {
+                _ = looking.tick() => match self.service.still_is(&self.who).await {
+                    Ok(()) => continue,
+                    // A key that is revoked opens nothing, whatever it opened before.
+                    Err(_) => break,
+                },
                 message = socket.recv() => match message {
                     Some(Ok(message)) => message,
                     _ => break,
@@ -230,6 +253,10 @@ impl Conversation {
                 }
                 _ => continue,
             };
+            if let Err(error) = self.service.still_is(&self.who).await {
+                let _ = send(&mut socket, &problem(&serde_json::Value::Null, &error)).await;
+                break;
+            }
             match In::read(text) {
                 Ok(message) => self.take(message).await,
                 Err(error) => self.refuse(serde_json::Value::Null, &format!("the message: {error}")),

@@ -87,6 +87,7 @@ impl Service {
         match begun {
             Begun::Exceeded(exceeded) => Err(over_quota(policy, record, &exceeded)),
             Begun::Repeated { execution_id } => Ok(Admitted::Repeated(execution_id)),
+            Begun::Full { waiting } => Err(ServiceError::Busy { waiting }),
             Begun::Mistaken | Begun::Reserved => {
                 let message = "this Idempotency-Key was used for another request";
                 Err(ServiceError::Conflict(message.to_owned()))

@@ -19,6 +19,11 @@ use crate::wire::{self, ExecutionRequest, WireError};
 const LOOKING: Duration = Duration::from_millis(500);
 /// The longest reason.
 const LONGEST_REASON: usize = 2_000;
+/// The most text that is compared, and how long that may take before it gets coarser.
+const LARGEST_DIFF: usize = 2 << 20;
+const COMPARING: Duration = Duration::from_millis(300);
+/// How many of a tenant's may wait for approval.
+const MOST_PENDING: i64 = 200;
 /// How many records of a run id are looked through for code that was approved.
 const LOOKED_THROUGH: usize = 100;
 
@@ -51,6 +56,7 @@ impl Service {
             summary,
             held: json!(wish),
             repeat,
+            most: MOST_PENDING,
             expires_at: question.expires_at,
             now: self.now(),
         };
@@ -84,10 +90,14 @@ impl Service {
             summary,
             held: call,
             repeat: None,
+            most: MOST_PENDING,
             expires_at: question.expires_at,
             now: self.now(),
         };
-        self.store.ask(ask).await.map_err(|error| refused(error.into()))?;
+        let asked = self.store.ask(ask).await;
+        if let Begun::Full { waiting } = asked.map_err(|error| refused(error.into()))? {
+            return Err(refused(ServiceError::Busy { waiting }));
+        }
         let withdrawn = Withdrawn {
             service: Arc::clone(self),
             approval_id: Some(question.approval_id.clone()),
@@ -213,7 +223,7 @@ impl Service {
         }
         let found = self.store.approval(&approval.approval_id).await?;
         let found = found.ok_or_else(|| not_found(&approval.approval_id))?;
-        self.shown(found).await
+        self.shown(found, false).await
     }
 
     async fn decide_as(
@@ -244,7 +254,7 @@ impl Service {
         self.may_see_approvals(who)?;
         let mut shown = Vec::new();
         for approval in self.store.approvals(who.tenant(), state).await? {
-            shown.push(self.shown(approval).await?);
+            shown.push(self.shown(approval, false).await?);
         }
         Ok(shown)
     }
@@ -256,7 +266,7 @@ impl Service {
     ) -> Result<wire::Approval, ServiceError> {
         self.may_see_approvals(who)?;
         let approval = self.visible_approval(who, approval_id).await?;
-        self.shown(approval).await
+        self.shown(approval, true).await
     }
 
     fn may_see_approvals(&self, who: &Identity) -> Result<(), ServiceError> {
@@ -270,8 +280,12 @@ impl Service {
             .ok_or_else(|| not_found(approval_id))
     }
 
-    /// What an approver sees.
-    pub(super) async fn shown(&self, approval: Approval) -> Result<wire::Approval, ServiceError> {
+    /// What an approver sees; `compared` with what was approved before.
+    pub(super) async fn shown(
+        &self,
+        approval: Approval,
+        compared: bool,
+    ) -> Result<wire::Approval, ServiceError> {
         let summary = &approval.summary;
         let text = |name: &str| summary[name].as_str().map(str::to_owned);
         let is_tool = approval.kind == ApprovalKind::Tool.word();
@@ -280,7 +294,8 @@ impl Service {
             (Some(held), false) => serde_json::from_value(held.clone()).ok(),
             _ => None,
         };
-        let diff = match request.as_ref().and_then(|request| request.code.as_deref()) {
+        let code = request.as_ref().and_then(|request| request.code.as_deref());
+        let diff = match code.filter(|_| compared) {
             Some(code) => self.diff(&approval, code).await?,
             None => None,
         };
@@ -320,13 +335,24 @@ impl Service {
         };
         let page = self.store.records(&filter, LOOKED_THROUGH).await?;
         let mut approved = page.records.iter().filter(|(_, record)| was_approved(record));
-        let before = approved.find_map(|(_, record)| record["code"].as_str());
-        Ok(before.map(|before| {
-            TextDiff::from_lines(before, code)
+        let Some(before) = approved.find_map(|(_, record)| record["code"].as_str()) else {
+            return Ok(None);
+        };
+        if before.len() + code.len() > LARGEST_DIFF {
+            let told = "what was approved before and what is asked for now are too long to be compared here";
+            return Ok(Some(told.to_owned()));
+        }
+        let (before, code) = (before.to_owned(), code.to_owned());
+        let comparing = tokio::task::spawn_blocking(move || {
+            TextDiff::configure()
+                .timeout(COMPARING)
+                .diff_lines(&before, &code)
                 .unified_diff()
                 .header("approved", "asked for")
                 .to_string()
-        }))
+        });
+        let failed = |_| ServiceError::Engine("the comparison broke off".to_owned());
+        Ok(Some(comparing.await.map_err(failed)?))
     }
 }
 
@@ -387,6 +413,12 @@ fn asks(wish: &ExecutionRequest, policy: &Policy) -> Vec<String> {
         let names: Vec<_> = names.into_iter().map(String::as_str).collect();
         (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
     };
+    if !wish.args.is_empty() {
+        asks.push(format!("arguments: {}", wish.args.join(" ")));
+    }
+    if let Some(input) = wish.stdin.as_ref().or(wish.stdin_base64.as_ref()) {
+        asks.push(format!("standard input: {} bytes", input.len()));
+    }
     asks.extend(listed("variables", wish.env.keys().collect()));
     asks.extend(listed("files in", wish.files.keys().collect()));
     asks.extend(listed("files out", wish.outputs.iter().collect()));

@@ -35,6 +35,10 @@ impl Service {
     /// Figures for Prometheus.
     pub fn figures(&self, who: &Identity) -> Result<String, ServiceError> {
         who.may(Role::Read)?;
+        if who.tenant().is_some() {
+            let message = "these are the figures of all tenants, and this key is for one alone";
+            return Err(ServiceError::Forbidden(message.to_owned()));
+        }
         let (running, waiting) = self.gate.load();
         Ok(self.metrics.text(running, waiting))
     }

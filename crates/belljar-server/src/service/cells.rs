@@ -58,6 +58,10 @@ impl Service {
             policy_id: Some(live.policy.policy_id.clone()),
             language: live.request.language().map(|language| language.word().to_owned()),
             code: Some(cell.code.clone()),
+            env: live.request.env.clone(),
+            mounts: live.request.mounts.iter().map(ToString::to_string).collect(),
+            environment: live.request.environment.as_ref().map(ToString::to_string),
+            network: live.request.network.map(|network| network.word().to_owned()),
             stdin: cell.stdin.clone(),
             limits: wish.limits,
             ..ExecutionRequest::default()

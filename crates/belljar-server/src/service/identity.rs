@@ -1,8 +1,13 @@
 //! Who is asking.
 
+use std::collections::BTreeSet;
+
 use super::error::ServiceError;
 use super::{DEFAULT_TENANT, Service};
 use crate::store::{Key, KeyRow, Role};
+
+/// The id of those who need no key.
+const DEV: &str = "dev";
 
 /// Somebody whose key was found good.
 #[derive(Clone, Debug)]
@@ -15,7 +20,7 @@ impl Identity {
     fn anyone(now: f64) -> Self {
         Self {
             key: KeyRow {
-                key_id: "dev".to_owned(),
+                key_id: DEV.to_owned(),
                 ..super::first_key(now)
             },
         }
@@ -77,6 +82,29 @@ impl Identity {
         self.tenant().is_none_or(|own| Some(own) == tenant)
     }
 
+    /// What a key that this one makes is for: no policy that this one is not for, and no time after its own.
+    pub fn passes_on(
+        &self,
+        policies: Option<BTreeSet<String>>,
+        expires_at: Option<f64>,
+    ) -> Result<(Option<BTreeSet<String>>, Option<f64>), ServiceError> {
+        let beyond =
+            |what: &str| ServiceError::Forbidden(format!("this key {what}, and so can those that it makes"));
+        let policies = match (&self.key.policies, policies) {
+            (Some(own), Some(wanted)) if !wanted.is_subset(own) => {
+                return Err(beyond("is for some policies alone"));
+            }
+            (Some(own), None) => Some(own.clone()),
+            (_, wanted) => wanted,
+        };
+        let expires_at = match (self.key.expires_at, expires_at) {
+            (Some(own), Some(wanted)) if wanted > own => return Err(beyond("expires before that")),
+            (Some(own), None) => Some(own),
+            (_, wanted) => wanted,
+        };
+        Ok((policies, expires_at))
+    }
+
     pub fn may_use(&self, policy_id: &str) -> bool {
         self.key
             .policies
@@ -86,6 +114,18 @@ impl Identity {
 }
 
 impl Service {
+    /// Whether somebody's key is still good.
+    pub async fn still_is(&self, who: &Identity) -> Result<(), ServiceError> {
+        if self.is_dev() && who.label() == DEV {
+            return Ok(());
+        }
+        let row = self.store.key_of_id(who.label()).await?;
+        match row.is_some_and(|row| row.is_valid(self.now())) {
+            true => Ok(()),
+            false => Err(ServiceError::Unauthorized),
+        }
+    }
+
     /// Who brings this `Authorization` header, or none.
     pub async fn identify(&self, authorization: Option<&str>) -> Result<Identity, ServiceError> {
         let Some(authorization) = authorization else {

@@ -8,6 +8,9 @@ use super::identity::Identity;
 use crate::store::{Key, KeyRow, Role, Tenant};
 use crate::wire::{WireError, check_name};
 
+/// The end of the year 9999, in seconds since the epoch.
+const LATEST: f64 = 253_402_300_799.0;
+
 /// What a key is to be for.
 #[derive(Clone, Debug, Default)]
 pub struct KeyWish {
@@ -49,17 +52,21 @@ impl Service {
         {
             return Err(WireError::new("expires_at", "is not in the future").into());
         }
+        if wish.expires_at.is_some_and(|expires| expires > LATEST) {
+            return Err(WireError::new("expires_at", "is too far away; leave it out for never").into());
+        }
         for policy in wish.policies.iter().flatten() {
             self.policy_for(Some(policy)).await?;
         }
+        let (policies, expires_at) = who.passes_on(wish.policies, wish.expires_at)?;
         let row = KeyRow {
             key_id: String::new(),
             name: wish.name,
             tenant_id,
             roles: wish.roles,
-            policies: wish.policies,
+            policies,
             created_at: now,
-            expires_at: wish.expires_at,
+            expires_at,
             revoked_at: None,
         };
         Ok(self.store.add_key(row, who.label()).await?)

@@ -1,6 +1,6 @@
 //! Sessions: an interpreter that stays, for one tenant, with a record for everything it executes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belljar_core::request::FileIn;
@@ -36,6 +36,8 @@ pub struct LiveSession {
     pub(super) current: Current,
     /// Held while something is executed: one thing after the other.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// Held while it is reset.
+    resets: Arc<Semaphore>,
     /// Places for what it executes and what waits for that.
     pub(super) queue: Arc<Semaphore>,
     created_at: f64,
@@ -56,8 +58,19 @@ impl LiveSession {
         self.session.interrupter().interrupt()
     }
 
-    pub async fn reset(&self) -> Result<(), ServiceError> {
-        self.session.reset().await.map_err(of_session)
+    /// A new interpreter. One after the other: whoever does not wait for it does not get another one.
+    pub async fn reset(self: &Arc<Self>) -> Result<(), ServiceError> {
+        let Ok(reset) = Arc::clone(&self.resets).try_acquire_owned() else {
+            return Err(ServiceError::Conflict("it is being reset already".to_owned()));
+        };
+        let live = Arc::clone(self);
+        let resetting = tokio::spawn(async move {
+            let _reset = reset;
+            live.session.reset().await.map_err(of_session)
+        });
+        resetting
+            .await
+            .unwrap_or_else(|_| Err(ServiceError::Engine("the reset broke off".to_owned())))
     }
 
     pub fn logs(&self) -> Logs {
@@ -120,11 +133,36 @@ impl Current {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     by_id: Mutex<HashMap<String, Arc<LiveSession>>>,
+    /// How many of each tenant are being made.
+    opening: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+/// A session that is being made counts as one.
+#[derive(Debug)]
+struct Opening {
+    opening: Arc<Mutex<HashMap<String, usize>>>,
+    tenant: String,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut opening = lock(&self.opening);
+        if let Some(count) = opening.get_mut(&self.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                opening.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sessions {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<LiveSession>>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_id)
     }
 
     /// Forgets those that ended by themselves.
@@ -152,6 +190,7 @@ impl Service {
         if self.gate.is_closed() {
             return Err(ServiceError::ShuttingDown);
         }
+        check_variables(&wish.env)?;
         let mut request = wish.to_request()?;
         let globals = wish.globals()?;
         let tenant = self.tenant_of(who, wish.tenant_id.as_deref()).await?;
@@ -161,7 +200,7 @@ impl Service {
         request.approved = policy.require_approval;
         let planned = self.plan(who, &policy, &request).await?;
         let record = Record::of_plan(String::new(), planned.plan(), SandboxStatus::Running, self.now());
-        self.check_room(&tenant)?;
+        let _opening = self.reserve(&tenant)?;
         let bridge = Bridge::default();
         let current = Current::default();
         let surroundings = Surroundings {
@@ -182,6 +221,7 @@ impl Service {
             bridge,
             current,
             turn: tokio::sync::Mutex::new(()),
+            resets: Arc::new(Semaphore::new(1)),
             queue: Arc::new(Semaphore::new(MOST_WAITING)),
             created_at: self.now(),
         });
@@ -209,15 +249,22 @@ impl Service {
         })
     }
 
-    fn check_room(&self, tenant: &str) -> Result<(), ServiceError> {
+    /// A place for one more session of a tenant.
+    fn reserve(&self, tenant: &str) -> Result<Opening, ServiceError> {
+        let mut opening = lock(&self.sessions.opening);
         let mut sessions = self.sessions.lock();
         sessions.retain(|_, live| !live.session.is_over());
+        let alive = sessions.values().filter(|live| live.tenant() == tenant).count();
+        let coming = opening.entry(tenant.to_owned()).or_default();
         let most = self.settings.sessions;
-        let of_tenant = sessions.values().filter(|live| live.tenant() == tenant).count();
-        match of_tenant < most {
-            true => Ok(()),
-            false => Err(ServiceError::TooManySessions { most }),
+        if alive + *coming >= most {
+            return Err(ServiceError::TooManySessions { most });
         }
+        *coming += 1;
+        Ok(Opening {
+            opening: Arc::clone(&self.sessions.opening),
+            tenant: tenant.to_owned(),
+        })
     }
 
     /// A session that is alive, of one whom the caller may see.
@@ -225,7 +272,8 @@ impl Service {
         who.may(Role::Run)?;
         let found = self.sessions.lock().get(session_id).cloned();
         found
-            .filter(|live| who.sees(Some(live.tenant())) && !live.session.is_over())
+            .filter(|live| who.sees(Some(live.tenant())) && who.may_use(&live.policy.policy_id))
+            .filter(|live| !live.session.is_over())
             .ok_or_else(|| not_found(session_id))
     }
 
@@ -248,6 +296,23 @@ impl Service {
         let live = self.session(who, session_id)?;
         self.sessions.lock().remove(session_id);
         live.session.end().await.map_err(of_session)
+    }
+}
+
+/// Some variables name code that runs when an interpreter starts: before anything was asked for that could be counted,
+/// approved and put on record.
+fn check_variables(env: &BTreeMap<String, String>) -> Result<(), ServiceError> {
+    const EARLY: [&str; 3] = ["PYTHON", "NODE_", "LD_"];
+    match env
+        .keys()
+        .find(|name| EARLY.iter().any(|early| name.starts_with(early)))
+    {
+        None => Ok(()),
+        Some(name) => {
+            let message =
+                format!("`{name}` would take effect before anything is executed; set it in the code");
+            Err(WireError::new("env", message).into())
+        }
     }
 }
 

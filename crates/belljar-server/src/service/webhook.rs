@@ -110,13 +110,37 @@ impl Webhook {
         let client = Client::remote(&self.url, None)?;
         let headers = [(SIGNATURE, signature.as_str())];
         let response = client.send(Method::POST, "", Some(body), &headers).await?;
+        let signature = response.headers().get(SIGNATURE).cloned();
         let answer = axum::body::to_bytes(response.into_body(), 64 << 10).await;
-        // Whoever decides later says nothing now.
-        Ok(answer.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        // Whoever decides later says nothing now, and whoever does not sign says nothing at all.
+        let Some(verdict) = answer
+            .ok()
+            .and_then(|bytes| Some((serde_json::from_slice(&bytes).ok()?, bytes)))
+        else {
+            return Ok(None);
+        };
+        let signature = signature.as_ref().and_then(|value| value.to_str().ok());
+        let signed = about(&body.approval_id, &verdict.1);
+        match signature.is_some_and(|signature| self.is_signed(now, &signed, signature)) {
+            true => Ok(Some(verdict.0)),
+            false => Err(ClientError::Answer(
+                "the webhook's answer is not signed".to_owned(),
+            )),
+        }
     }
 }
 
+/// What is signed by one who decides: the id is part of it.
+fn about(approval_id: &str, body: &[u8]) -> Vec<u8> {
+    [approval_id.as_bytes(), b"\n", body].concat()
+}
+
 impl Service {
+    /// Whether anybody can decide by a signature.
+    pub fn has_webhook(&self) -> bool {
+        self.settings.webhook.is_some()
+    }
+
     /// Tells the webhook, if there is one, and takes its word. Nobody waits for that.
     pub(super) async fn tell_webhook(self: &Arc<Self>, approval_id: &str) {
         let Some(webhook) = self.settings.webhook.clone() else {
@@ -128,7 +152,7 @@ impl Service {
                 let Ok(Some(approval)) = service.store.approval(&approval_id).await else {
                     return;
                 };
-                let Ok(shown) = service.shown(approval.clone()).await else {
+                let Ok(shown) = service.shown(approval.clone(), true).await else {
                     return;
                 };
                 let sent = tokio::time::timeout(ANSWERING, webhook.send(&shown, service.now())).await;
@@ -159,7 +183,7 @@ impl Service {
     ) -> Result<wire::Approval, ServiceError> {
         let webhook = self.settings.webhook.as_ref().ok_or(ServiceError::Unauthorized)?;
         // The id is part of what was signed: a word about one thing is none about another.
-        let signed = [approval_id.as_bytes(), b"\n", body].concat();
+        let signed = about(approval_id, body);
         let is_signed = signature.is_some_and(|signature| webhook.is_signed(self.now(), &signed, signature));
         if !is_signed {
             return Err(ServiceError::Unauthorized);

@@ -117,6 +117,8 @@ pub struct Ask {
     pub held: Value,
     /// By what the caller knows it again.
     pub repeat: Option<Repeat>,
+    /// How many of the tenant's may wait.
+    pub most: i64,
     pub expires_at: f64,
     pub now: f64,
 }
@@ -138,6 +140,17 @@ impl Write for Ask {
         const OPERATION: &str = "ask for approval";
         let record = &self.record;
         let tenant = record.tenant_id.clone().unwrap_or_default();
+        let waiting: i64 =
+            sqlx::query("SELECT COUNT(*) FROM approvals WHERE tenant_id = $1 AND state = 'pending'")
+                .bind(tenant.clone())
+                .fetch_one(&mut *tx.connection)
+                .await
+                .and_then(|row| row.try_get(0))
+                .during(OPERATION)?;
+        if waiting >= self.most {
+            let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
+            return Ok(Begun::Full { waiting });
+        }
         if let Some(repeat) = &self.repeat {
             if let Some(begun) = tx.repeated(&tenant, repeat, self.now).await? {
                 return Ok(begun);

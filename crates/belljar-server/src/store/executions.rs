@@ -44,6 +44,8 @@ pub enum Begun {
     Repeated { execution_id: String },
     /// The caller asked for something else by that name.
     Mistaken,
+    /// So many of the tenant's wait for approval already.
+    Full { waiting: usize },
 }
 
 /// An execution that is over.

@@ -243,6 +243,16 @@ impl Store {
         same.then(|| key_row(&row)).transpose()
     }
 
+    /// A key by its id alone, for one who has shown it before.
+    pub async fn key_of_id(&self, key_id: &str) -> Result<Option<KeyRow>, StoreError> {
+        let row = sqlx::query("SELECT * FROM keys WHERE key_id = $1")
+            .bind(key_id.to_owned())
+            .fetch_optional(&self.readers)
+            .await
+            .during("look a key up")?;
+        row.map(|row| key_row(&row)).transpose()
+    }
+
     /// Whether there is anybody who may do everything.
     pub async fn has_admin(&self) -> Result<bool, StoreError> {
         let keys = self.keys(None).await?;

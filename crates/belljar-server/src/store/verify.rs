@@ -35,6 +35,10 @@ pub enum Broken {
     Unaccounted(i64),
     #[error("entry {0} is not the one that was expected there")]
     NotExpected(i64),
+    #[error("entry {0} was removed by retention, so that nothing can be said of it; keep a later head")]
+    Forgotten(i64),
+    #[error("entry {0} is no part of the chain")]
+    Surplus(i64),
 }
 
 impl Broken {
@@ -45,7 +49,9 @@ impl Broken {
             | Self::Changed(seq)
             | Self::Listed(seq)
             | Self::Unaccounted(seq)
-            | Self::NotExpected(seq) => *seq,
+            | Self::NotExpected(seq)
+            | Self::Forgotten(seq)
+            | Self::Surplus(seq) => *seq,
             Self::Cut { expected, .. } => *expected,
         }
     }
@@ -55,6 +61,9 @@ impl Store {
     /// Reads the whole chain. `expected` is a head that was kept elsewhere: it must be part of it.
     pub async fn verify(&self, expected: Option<&Head>) -> Result<Result<Verified, Broken>, StoreError> {
         let (end, removed) = self.ends().await?;
+        if let Some(broken) = expected.and_then(|expected| before_the_first(expected, &removed)) {
+            return Ok(Err(broken));
+        }
         let mut last = removed.clone();
         let mut walk = Walk {
             accounted: removed.seq == 0,
@@ -92,7 +101,24 @@ impl Store {
                 break;
             }
         }
-        Ok(walk.end(last, &end))
+        let whole = walk.end(last, &end);
+        match (whole, self.surplus().await?) {
+            (Ok(_), Some(seq)) => Ok(Err(Broken::Surplus(seq))),
+            (whole, _) => Ok(whole),
+        }
+    }
+
+    /// An entry that stands where the chain has none: before what is left of it, or after its end.
+    async fn surplus(&self) -> Result<Option<i64>, StoreError> {
+        // One statement sees one moment, whatever is written meanwhile.
+        let row = sqlx::query(
+            "SELECT (SELECT MIN(audit.seq) FROM audit, chain
+                     WHERE chain.id = 1 AND (audit.seq <= chain.removed_seq OR audit.seq > chain.seq))",
+        )
+        .fetch_one(&self.readers)
+        .await
+        .during("read the chain")?;
+        row.try_get(0).during("read the chain")
     }
 
     async fn ends(&self) -> Result<(Head, Head), StoreError> {
@@ -108,6 +134,16 @@ impl Store {
         };
         let ends = || Ok((head("seq", "hash")?, head("removed_seq", "removed_hash")?));
         ends().during("read the chain's head")
+    }
+}
+
+/// What is wrong with a head that was kept elsewhere and is not among the entries that are left.
+fn before_the_first(expected: &Head, removed: &Head) -> Option<Broken> {
+    match expected.seq {
+        seq if seq < 1 => Some(Broken::NotExpected(seq)),
+        seq if seq < removed.seq => Some(Broken::Forgotten(seq)),
+        seq if seq == removed.seq && expected.hash != removed.hash => Some(Broken::NotExpected(seq)),
+        _ => None,
     }
 }
 

@@ -80,7 +80,7 @@ async fn execute(place: &Place, statement: &str) {
         Place::Postgres(url) => url.clone(),
     };
     let mut connection = AnyConnection::connect(&url).await.expect("a connection");
-    sqlx::query(statement)
+    sqlx::raw_sql(statement)
         .execute(&mut connection)
         .await
         .expect(statement);

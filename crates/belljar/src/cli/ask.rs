@@ -115,7 +115,8 @@ pub(crate) fn now() -> f64 {
 
 /// A time as people read it, in UTC.
 pub(crate) fn shown_time(seconds: f64) -> String {
-    let whole = seconds.max(0.0) as i64;
+    // Not after the year 9999, whatever somebody says.
+    let whole = seconds.clamp(0.0, 253_402_300_799.0) as i64;
     let (mut days, rest) = (whole / 86_400, whole % 86_400);
     let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let mut year = 1970;
@@ -147,6 +148,7 @@ mod tests {
         assert_eq!(shown_time(951_782_400.0), "2000-02-29 00:00:00");
         assert_eq!(shown_time(1_709_251_200.0), "2024-03-01 00:00:00");
         assert_eq!(shown_time(4_102_444_799.0), "2099-12-31 23:59:59");
+        assert_eq!(shown_time(1e300), "9999-12-31 23:59:59");
     }
 
     #[test]

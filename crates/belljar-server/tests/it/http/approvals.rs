@@ -145,7 +145,9 @@ fn the_approver_sees_what_changed() {
         say(&server.admin, &approval, "grant", None).await.unwrap();
         task.await.unwrap().unwrap();
         let (task, approval) = waiting(&server, request("a = 2\nprint(a)\n")).await;
-        let diff = approval["diff"].as_str().unwrap();
+        let path = format!("/v1/approvals/{}", approval["approval_id"].as_str().unwrap());
+        let shown = get(&server.admin, &path).await.unwrap();
+        let diff = shown["diff"].as_str().unwrap();
         assert!(diff.contains("-a = 1\n+a = 2\n print(a)"), "{diff}");
         say(&server.admin, &approval, "grant", None).await.unwrap();
         task.await.unwrap().unwrap();
@@ -331,18 +333,43 @@ fn the_code_is_held_until_the_decision() {
     });
 }
 
+const SECRET: &str = "between us";
+
+/// What somebody answers who does not know the secret counts for nothing.
+#[test]
+fn an_answer_of_a_webhook_is_signed() {
+    on_each(|database| async move {
+        let (server, ..) = with_webhook(&database, json!({"decision": "grant"}), "a guess").await;
+        let (task, approval) = waiting(&server, json!({"code": "print(7)", "policy_id": "asks"})).await;
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        let path = format!("/v1/approvals/{}", approval["approval_id"].as_str().unwrap());
+        assert_eq!(get(&server.admin, &path).await.unwrap()["state"], "pending");
+        task.abort();
+        server.stop().await;
+    });
+}
+
 /// A program that is told of what waits, and answers at once or later.
 async fn with_webhook(
     database: &Database,
     answer: Value,
+    secret: &'static str,
 ) -> (Server, Webhook, Arc<Mutex<Vec<(String, Vec<u8>)>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&heard);
     let handler = move |headers: axum::http::HeaderMap, body: axum::body::Bytes| {
         let signature = headers["belljar-signature"].to_str().unwrap().to_owned();
         told.lock().unwrap().push((signature, body.to_vec()));
-        let answer = answer.clone();
-        async move { axum::Json(answer) }
+        let answer = answer.to_string();
+        let told: Value = serde_json::from_slice(&body).unwrap();
+        let signed = format!("{}\n{answer}", told["approval_id"].as_str().unwrap());
+        let now = told["created_at"].as_f64().unwrap();
+        let webhook = Webhook {
+            url: String::new(),
+            secret: secret.into(),
+        };
+        let headers = [("belljar-signature", webhook.sign(now, signed.as_bytes()))];
+        async move { (headers, answer) }
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -350,7 +377,7 @@ async fn with_webhook(
     tokio::spawn(async move { axum::serve(listener, router).await });
     let webhook = Webhook {
         url,
-        secret: "between us".into(),
+        secret: SECRET.into(),
     };
     let server = Server::with(Settings {
         webhook: Some(webhook.clone()),
@@ -364,7 +391,7 @@ async fn with_webhook(
 #[test]
 fn a_webhook_is_told_and_may_decide_at_once() {
     on_each(|database| async move {
-        let (server, webhook, heard) = with_webhook(&database, json!({"decision": "grant"})).await;
+        let (server, webhook, heard) = with_webhook(&database, json!({"decision": "grant"}), SECRET).await;
         let done = run(&server.admin, json!({"code": "print(7)", "policy_id": "asks"}))
             .await
             .unwrap();
@@ -380,7 +407,7 @@ fn a_webhook_is_told_and_may_decide_at_once() {
 #[test]
 fn a_webhook_may_decide_later_with_its_signature() {
     on_each(|database| async move {
-        let (server, webhook, _) = with_webhook(&database, json!({})).await;
+        let (server, webhook, _) = with_webhook(&database, json!({}), SECRET).await;
         let (task, approval) = waiting(&server, json!({"code": "print(7)", "policy_id": "asks"})).await;
         let id = approval["approval_id"].as_str().unwrap();
         let path = format!("/v1/approvals/{id}/webhook");
@@ -413,6 +440,60 @@ fn a_webhook_may_decide_later_with_its_signature() {
             (&found["state"], &found["decided_by"]),
             (&json!("denied"), &json!("webhook"))
         );
+        server.stop().await;
+    });
+}
+
+/// What was approved and what is asked for may be long, and nobody waits for their comparison.
+#[test]
+fn a_long_comparison_keeps_nobody_waiting() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        with_policy(&server).await;
+        let code = |turn: usize| -> String {
+            (0..100_000)
+                .map(|line| format!("{}\n", (line * turn) % 251))
+                .collect()
+        };
+        let wish = |turn| json!({"code": code(turn), "policy_id": "asks", "run_id": "long"});
+        let (first, approval) = waiting(&server, wish(3)).await;
+        let path = |approval: &Value| format!("/v1/approvals/{}", approval["approval_id"].as_str().unwrap());
+        let _: Value = server
+            .admin
+            .call(
+                Method::POST,
+                &format!("{}/grant", path(&approval)),
+                Some(&json!({})),
+            )
+            .await
+            .unwrap();
+        let _ = first.await.unwrap();
+        let (second, approval) = waiting(&server, wish(5)).await;
+        let shown = path(&approval);
+        let asked = get(&server.admin, &shown);
+        let shown = tokio::time::timeout(std::time::Duration::from_secs(10), asked).await;
+        assert!(shown.expect("it does not take long").is_ok());
+        second.abort();
+        server.stop().await;
+    });
+}
+
+/// So many of a tenant's may wait for approval, and no more.
+#[test]
+fn not_everything_may_wait_for_approval() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        with_policy(&server).await;
+        server.add_tenant("other").await;
+        let wish = json!({"code": "1", "policy_id": "asks"});
+        let path = "/v1/executions?mode=background";
+        for _ in 0..200 {
+            let _: Value = server.admin.call(Method::POST, path, Some(&wish)).await.unwrap();
+        }
+        let refused = server.admin.call::<Value>(Method::POST, path, Some(&wish)).await;
+        assert_eq!(problem(refused).status, 429);
+        let other = json!({"code": "1", "policy_id": "asks", "tenant_id": "other"});
+        let _: Value = server.admin.call(Method::POST, path, Some(&other)).await.unwrap();
         server.stop().await;
     });
 }

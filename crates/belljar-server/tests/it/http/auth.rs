@@ -226,3 +226,55 @@ fn the_first_key_is_made_once() {
         server.stop().await;
     });
 }
+
+/// No key makes one that may do more than itself.
+#[test]
+fn a_key_makes_no_stronger_one() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server.add_tenant("a").await;
+        let expires = server.service.now() + 60.0;
+        let admin =
+            json!({"roles": ["admin"], "tenant_id": "a", "policies": ["standard"], "expires_at": expires});
+        let admin = server.caller(admin).await;
+        let make = async |wish: Value| admin.call::<Value>(Method::POST, "/v1/keys", Some(&wish)).await;
+        for beyond in [
+            json!({"roles": ["run"], "policies": ["permissive"]}),
+            json!({"roles": ["run"], "policies": ["permissive", "standard"]}),
+            json!({"roles": ["run"], "expires_at": expires + 1.0}),
+        ] {
+            assert_eq!(problem(make(beyond.clone()).await).status, 403, "{beyond}");
+        }
+        let made = make(json!({"roles": ["run"]})).await.unwrap();
+        let runs = Client::remote(&server.url, made["key"].as_str()).unwrap();
+        assert_eq!(
+            problem(run(&runs, json!({"code": "1", "policy_id": "permissive"})).await).status,
+            403
+        );
+        assert!(run(&runs, json!({"code": "1"})).await.is_ok());
+        let keys = get(&admin, "/v1/keys").await.unwrap();
+        let keys = keys["keys"].as_array().unwrap();
+        assert!(keys.iter().all(|key| key["expires_at"] == expires), "{keys:?}");
+        let never = json!({"roles": ["run"], "expires_at": 1e300});
+        let never = server
+            .admin
+            .call::<Value>(Method::POST, "/v1/keys", Some(&never))
+            .await;
+        assert_eq!(problem(never).field.as_deref(), Some("expires_at"));
+        server.stop().await;
+    });
+}
+
+/// The figures are of all tenants.
+#[test]
+fn a_tenant_does_not_see_the_figures_of_all() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server.add_tenant("a").await;
+        let reads = server.caller(json!({"roles": ["read"], "tenant_id": "a"})).await;
+        assert_eq!(problem(get(&reads, "/metrics").await).status, 403);
+        let all = server.caller(json!({"roles": ["read"]})).await;
+        assert!(all.bytes(Method::GET, "/metrics", NOTHING).await.is_ok());
+        server.stop().await;
+    });
+}

@@ -83,6 +83,7 @@ impl Server {
             let limits = Limits {
                 head: Duration::from_secs(1),
                 ending: Duration::from_secs(10),
+                taking: Duration::from_secs(2),
                 ..Limits::default()
             };
             http::serve(listener, router, limits, ended)

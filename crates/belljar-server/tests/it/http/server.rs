@@ -132,3 +132,29 @@ fn the_description_has_every_route_and_figures_are_counted() {
         server.stop().await;
     });
 }
+
+/// Whoever asks for much and takes none of it does not keep a connection.
+#[test]
+fn who_takes_nothing_is_hung_up_on() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let address = server.url.strip_prefix("http://").unwrap().to_owned();
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let stream = socket.connect(address.parse().unwrap()).await.unwrap();
+        let asking = "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(200);
+        let mut written = 0;
+        until("the connection ends", async || {
+            let rest = &asking.as_bytes()[written % asking.len()..];
+            match stream.try_write(rest) {
+                Ok(more) => {
+                    written += more;
+                    false
+                }
+                Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        })
+        .await;
+        server.stop().await;
+    });
+}

@@ -347,3 +347,113 @@ fn cells_at_the_same_time_need_one_place() {
         assert!((1..=36).contains(&refused), "{refused} of 100 were refused");
     });
 }
+
+/// However many are asked for at once, a tenant has no more sessions than it may.
+#[test]
+fn no_race_makes_more_sessions() {
+    on_each(|database| async move {
+        let server = Server::with(Settings {
+            sessions: 2,
+            ..settings(&database)
+        })
+        .await;
+        server.open_policy().await;
+        let tasks: Vec<_> = (0..12)
+            .map(|_| {
+                let client = server.admin.clone();
+                tokio::spawn(async move { open(&client, json!({"policy_id": "open"})).await })
+            })
+            .collect();
+        let mut made = 0;
+        for task in tasks {
+            match task.await.unwrap() {
+                Ok(_) => made += 1,
+                refusal => assert_eq!(problem(refusal).status, 429),
+            }
+        }
+        assert_eq!(made, 2);
+        server.stop().await;
+    });
+}
+
+/// No code runs in a session before something is executed, which is counted, approved and on record.
+#[test]
+fn nothing_runs_before_it_is_asked_for() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server.open_policy().await;
+        let early = "open('/workspace/early', 'w').write('x')";
+        let pth = format!("import os; {early}\n");
+        let mut files = json!({"sitecustomize.py": early, "usercustomize.py": early, "x.js": "1"});
+        for version in 8..15 {
+            files[format!(".local/lib/python3.{version}/site-packages/early.pth")] = json!(pth);
+        }
+        for (name, language) in [
+            ("PYTHONPATH", "python"),
+            ("PYTHONSTARTUP", "python"),
+            ("LD_PRELOAD", "python"),
+            ("NODE_OPTIONS", "javascript"),
+        ] {
+            let wish = json!({"policy_id": "open", "language": language, "files": files, "env": {name: "."}});
+            let refused = problem(open(&server.admin, wish).await);
+            assert_eq!(
+                (refused.status, refused.field.as_deref()),
+                (400, Some("env")),
+                "{name}"
+            );
+        }
+        // An interpreter that starts among these files, whether it was started ahead or not.
+        let wish = json!({"policy_id": "open", "files": files, "env": {"LANG": "C"}});
+        let session = open(&server.admin, wish).await.unwrap();
+        let listed = get(&server.admin, &format!("/v1/sessions/{session}/files"))
+            .await
+            .unwrap();
+        assert!(!listed.to_string().contains("\"early\""), "{listed}");
+        server.stop().await;
+    });
+}
+
+/// A key that is for some policies alone does not come to others by a session of somebody else.
+#[test]
+fn a_session_is_for_keys_of_its_policy() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server.open_policy().await;
+        server.add_tenant("a").await;
+        let all = server.caller(json!({"roles": ["run"], "tenant_id": "a"})).await;
+        let some = json!({"roles": ["run"], "tenant_id": "a", "policies": ["standard"]});
+        let some = server.caller(some).await;
+        let session = open(&all, json!({"policy_id": "open"})).await.unwrap();
+        assert_eq!(problem(execute(&some, &session, "1").await).status, 404);
+        assert!(execute(&all, &session, "1").await.is_ok());
+        server.stop().await;
+    });
+}
+
+/// Whoever asks for a new interpreter again and again waits for the first.
+#[test]
+fn resets_do_not_pile_up() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server.open_policy().await;
+        let session = open(&server.admin, json!({"policy_id": "open"})).await.unwrap();
+        let tasks: Vec<_> = (0..50)
+            .map(|_| {
+                let (client, session) = (server.admin.clone(), session.clone());
+                tokio::spawn(async move { tell(&client, &session, "reset").await })
+            })
+            .collect();
+        let mut refused = 0;
+        for task in tasks {
+            match task.await.unwrap() {
+                Ok(_) => {}
+                refusal => {
+                    assert_eq!(problem(refusal).status, 409);
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 0);
+        server.stop().await;
+    });
+}

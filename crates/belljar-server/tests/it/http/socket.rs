@@ -17,12 +17,16 @@ struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Socket {
     async fn connect(server: &Server, session: &str) -> Self {
+        Self::with_key(server, session, &server.key).await
+    }
+
+    async fn with_key(server: &Server, session: &str, key: &str) -> Self {
         let url = format!(
             "{}/v1/sessions/{session}/socket",
             server.url.replace("http", "ws")
         );
         let mut request = url.into_client_request().unwrap();
-        let key = format!("Bearer {}", server.key).parse().unwrap();
+        let key = format!("Bearer {key}").parse().unwrap();
         request.headers_mut().insert("authorization", key);
         Self(tokio_tungstenite::connect_async(request).await.unwrap().0)
     }
@@ -284,6 +288,59 @@ fn what_is_no_message_is_a_problem_and_the_conversation_goes_on() {
         assert_eq!(problem(super::get(&server.admin, &path).await).status, 400);
         let url = format!("{}{path}", server.url.replace("http", "ws"));
         assert!(tokio_tungstenite::connect_async(url).await.is_err());
+        server.stop().await;
+    });
+}
+
+/// A key that is revoked opens nothing any more, not even what it opened before.
+#[test]
+fn a_revoked_key_ends_the_conversation() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let key = server.new_key(json!({"roles": ["run"]})).await;
+        let session = open(&server.admin, json!({})).await.unwrap();
+        let mut busy = Socket::with_key(&server, &session, &key).await;
+        let mut silent = Socket::with_key(&server, &session, &key).await;
+        busy.say(json!({"type": "execute", "id": 1, "code": "1"})).await;
+        busy.until("result").await;
+        let path = format!("/v1/keys/{}", key.split('_').nth(1).unwrap());
+        let _: Value = server
+            .admin
+            .call(axum::http::Method::DELETE, &path, super::NOTHING)
+            .await
+            .unwrap();
+        busy.say(json!({"type": "execute", "id": 2, "code": "2"})).await;
+        assert_eq!(busy.hear().await["problem"]["status"], 401);
+        // One who says nothing is hung up on as well.
+        let ended = tokio::time::timeout(Duration::from_secs(10), async {
+            while let Some(Ok(message)) = silent.0.next().await {
+                assert!(!message.is_text(), "{message}");
+            }
+        });
+        ended.await.expect("it is hung up");
+        server.stop().await;
+    });
+}
+
+/// What stands in every message about an execution is short.
+#[test]
+fn a_name_is_short() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let session = open(&server.admin, json!({})).await.unwrap();
+        let mut socket = Socket::connect(&server, &session).await;
+        for id in [json!("x".repeat(257)), json!([1]), json!({"a": 1}), json!(true)] {
+            socket
+                .say(json!({"type": "execute", "id": id, "code": "1"}))
+                .await;
+            assert_eq!(socket.hear().await["problem"]["status"], 400, "{id}");
+        }
+        for id in [json!("x".repeat(256)), json!(1.5), Value::Null] {
+            socket
+                .say(json!({"type": "execute", "id": id, "code": "1"}))
+                .await;
+            assert_eq!(socket.until("result").await.last().unwrap()["id"], id);
+        }
         server.stop().await;
     });
 }

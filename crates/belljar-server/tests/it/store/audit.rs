@@ -34,7 +34,7 @@ fn a_chain_of_whatever_happened_is_whole() {
 #[test]
 fn whatever_is_done_to_an_entry_is_found_and_named() {
     type Found = fn(&Broken) -> bool;
-    let tampering: [(&str, Found); 9] = [
+    let tampering: [(&str, Found); 11] = [
         (
             "UPDATE audit SET body = REPLACE(body, '\"exit_code\":0', '\"exit_code\":1') WHERE seq = 3",
             |broken| *broken == Broken::Changed(3),
@@ -72,6 +72,17 @@ fn whatever_is_done_to_an_entry_is_found_and_named() {
         (
             "UPDATE chain SET removed_seq = 2, removed_hash = (SELECT hash FROM audit WHERE seq = 2)",
             |broken| *broken == Broken::Unaccounted(2),
+        ),
+        // Entries that no link leads to, before the first and after the last.
+        (
+            "CREATE TABLE forged AS SELECT * FROM audit WHERE seq = 3; UPDATE forged SET seq = -7, record_id = 'exe-x';
+             INSERT INTO audit SELECT * FROM forged; DROP TABLE forged",
+            |broken| *broken == Broken::Surplus(-7),
+        ),
+        (
+            "CREATE TABLE forged AS SELECT * FROM audit WHERE seq = 5; UPDATE forged SET seq = 6, record_id = 'exe-x';
+             INSERT INTO audit SELECT * FROM forged; DROP TABLE forged",
+            |broken| *broken == Broken::Surplus(6),
         ),
     ];
     on_each(|database| async move {
@@ -135,6 +146,42 @@ fn a_head_that_was_kept_elsewhere_must_be_part_of_the_chain() {
                 expected: 3
             })
         ));
+    });
+}
+
+/// Who puts an entry of retention in the place of everything is found by a head that was kept elsewhere.
+#[test]
+fn what_retention_is_said_to_have_removed_is_not_believed() {
+    on_each(|database| async move {
+        let store = database.open().await;
+        for turn in 0..6 {
+            run(&store, "a", NOON + 100.0 * f64::from(turn)).await;
+        }
+        let early = store.head().await.unwrap();
+        run(&store, "a", NOON + 700.0).await;
+        let last = store.head().await.unwrap();
+        store.forget(NOON + 800.0, "me", NOON + 900.0).await.unwrap();
+        assert!(
+            store.verify(Some(&last)).await.unwrap().is_ok(),
+            "it is where the rest begins"
+        );
+        assert_eq!(
+            store.verify(Some(&early)).await.unwrap(),
+            Err(Broken::Forgotten(6))
+        );
+        let other = Head {
+            hash: "0".repeat(64),
+            ..last
+        };
+        assert_eq!(
+            store.verify(Some(&other)).await.unwrap(),
+            Err(Broken::NotExpected(7))
+        );
+        let none = Head { seq: 0, ..other };
+        assert_eq!(
+            store.verify(Some(&none)).await.unwrap(),
+            Err(Broken::NotExpected(0))
+        );
     });
 }
 
