@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Seconds};
 
+/// The fewest open files that a process can do with: a wall that is raised in it needs some for a moment.
+pub(crate) const LEAST_OPEN_FILES: u32 = 16;
+
 /// Everything a run may use. Every field is checked at construction (R6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Told")]
@@ -130,9 +133,9 @@ impl Limits {
             open_files: count(
                 "max_open_files",
                 numbers.max_open_files,
-                8,
+                i64::from(LEAST_OPEN_FILES),
                 1 << 20,
-                "from 8 to 1048576",
+                "from 16 to 1048576",
             )?,
             file_size: megabytes(
                 "max_file_size_mb",

@@ -1,7 +1,7 @@
 //! What a request asks for, limit by limit, against what the policy permits.
 
 use crate::denial::{Denial, DenialCode};
-use crate::limits::{LimitOverrides, Limits};
+use crate::limits::{LEAST_OPEN_FILES, LimitOverrides, Limits};
 use crate::policy::Policy;
 
 /// R18's rule for requests: overrides may only lower.
@@ -56,7 +56,10 @@ pub(super) fn check(policy: &Policy, asked: &LimitOverrides) -> Result<(), Denia
         ("cpu_time", shown_if(asked.cpu_time, |value| value.get() <= 0.0)),
         ("wall_time", shown_if(asked.wall_time, |value| value.get() <= 0.0)),
         ("processes", shown_if(asked.processes, |value| value == 0)),
-        ("open_files", shown_if(asked.open_files, |value| value < 8)),
+        (
+            "open_files",
+            shown_if(asked.open_files, |value| value < LEAST_OPEN_FILES),
+        ),
         ("disk", shown_if(asked.disk, |value| value.get() == 0)),
         ("cpu_percent", shown_if(asked.cpu_percent, |value| value == 0)),
     ];
@@ -67,7 +70,7 @@ pub(super) fn check(policy: &Policy, asked: &LimitOverrides) -> Result<(), Denia
                 field,
                 shown,
                 format!("a {field} limit that small leaves nothing to run with"),
-                "ask for at least 8 MiB of memory, 8 open files, and more than nothing of the rest",
+                "ask for at least 8 MiB of memory, 16 open files, and more than nothing of the rest",
             ));
         }
     }

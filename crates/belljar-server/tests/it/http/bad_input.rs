@@ -156,3 +156,32 @@ fn heads_that_are_too_much_are_refused_and_slow_ones_hang_nobody_up() {
         server.stop().await;
     });
 }
+
+/// The smallest limits that are taken leave something to run with, and smaller ones are refused by name.
+#[test]
+fn limits_that_are_taken_can_be_had() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server.open_policy().await;
+        for fresh in [false, true] {
+            let wish = |files: u32| {
+                json!({
+                    "code": "print(1)", "policy_id": "open", "limits": {"open_files": files},
+                    "fresh_interpreter": fresh,
+                })
+            };
+            for files in [0, 1, 8, 15] {
+                let refused = super::problem(run(&server.admin, wish(files)).await);
+                let code = json!(refused.denial)["code"].clone();
+                assert_eq!(
+                    (refused.status, code),
+                    (403, json!("argument_invalid")),
+                    "{files}"
+                );
+            }
+            let ran = run(&server.admin, wish(16)).await.unwrap();
+            assert_eq!(ran.outcome.unwrap().stdout, "1\n");
+        }
+        server.stop().await;
+    });
+}

@@ -106,14 +106,14 @@ fn too_small(rule: &'static str, value: &'static str, spoil: fn(&mut World)) -> 
         code: DenialCode::ArgumentInvalid,
         rule,
         value,
-        fix: "ask for at least 8 MiB of memory, 8 open files, and more than nothing of the rest",
+        fix: "ask for at least 8 MiB of memory, 16 open files, and more than nothing of the rest",
         mend: Mend::By(|world| {
             let limits = &mut world.request.limits;
             limits.memory = limits.memory.and(Some(Bytes::from_mib(8)));
             limits.cpu_time = limits.cpu_time.and(Seconds::new(0.1).ok());
             limits.wall_time = limits.wall_time.and(Seconds::new(0.1).ok());
             limits.processes = limits.processes.and(Some(1));
-            limits.open_files = limits.open_files.and(Some(8));
+            limits.open_files = limits.open_files.and(Some(16));
             limits.disk = limits.disk.and(Some(Bytes::from_mib(1)));
             limits.cpu_percent = limits.cpu_percent.and(Some(1));
         }),
