@@ -6,6 +6,7 @@
 
 mod admission;
 mod approvals;
+mod approver_view;
 mod audit;
 mod cells;
 mod clock;

@@ -185,3 +185,16 @@ fn limits_that_are_taken_can_be_had() {
         server.stop().await;
     });
 }
+
+/// Who shows no key and no signature has nothing read that they send.
+#[test]
+fn a_word_without_a_signature_is_not_waited_for() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let head = "POST /v1/approvals/apr-1/webhook HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 900000\r\n\r\n";
+        // Nothing of the body ever comes.
+        let (status, body) = raw(&server, head.as_bytes()).await;
+        assert_eq!(status, 401, "{body}");
+        server.stop().await;
+    });
+}
