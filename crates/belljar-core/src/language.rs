@@ -71,6 +71,8 @@ pub struct Recipe {
     pub forks: bool,
     /// Beginnings of variables that an interpreter reads only when it starts.
     pub start_variables: &'static [&'static str],
+    /// Those of them that can name code, which then runs before anything that the interpreter is asked to.
+    pub code_variables: &'static [&'static str],
 }
 
 /// Where runners stand inside a sandbox.
@@ -113,6 +115,7 @@ const fn interpreted(
         runner_options: &[],
         forks: false,
         start_variables: &[],
+        code_variables: &[],
     }
 }
 
@@ -134,6 +137,7 @@ const fn compiled(
         runner_options: &[],
         forks: false,
         start_variables: &[],
+        code_variables: &[],
     }
 }
 
@@ -165,6 +169,7 @@ pub const TABLE: &[LanguageSpec] = &[
                 "MKL_",
                 "MPL",
             ],
+            code_variables: &["PYTHON", "LD_"],
             ..interpreted(&[&["python3", "python"]], &["--version"], &["{0}", "{file}"])
         }],
         install: "python3",
@@ -177,6 +182,7 @@ pub const TABLE: &[LanguageSpec] = &[
         recipes: &[Recipe {
             runner: Some(&["{0}", "/.belljar/node/main.js"]),
             start_variables: &["NODE_", "LD_", "LC_", "LANG", "UV_", "NO_COLOR", "FORCE_COLOR"],
+            code_variables: &["NODE_", "LD_"],
             ..interpreted(&[&["node", "nodejs"]], &["--version"], &["{0}", "{file}"])
         }],
         install: "nodejs",

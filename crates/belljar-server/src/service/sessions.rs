@@ -1,6 +1,6 @@
 //! Sessions: an interpreter that stays, for one tenant, with a record for everything it executes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belljar_core::request::FileIn;
@@ -190,8 +190,8 @@ impl Service {
         if self.gate.is_closed() {
             return Err(ServiceError::ShuttingDown);
         }
-        check_variables(&wish.env)?;
         let mut request = wish.to_request()?;
+        check_variables(&request)?;
         let globals = wish.globals()?;
         let tenant = self.tenant_of(who, wish.tenant_id.as_deref()).await?;
         request.caller.tenant_id = Some(tenant.clone());
@@ -255,12 +255,12 @@ impl Service {
         let mut sessions = self.sessions.lock();
         sessions.retain(|_, live| !live.session.is_over());
         let alive = sessions.values().filter(|live| live.tenant() == tenant).count();
-        let coming = opening.entry(tenant.to_owned()).or_default();
+        let coming = opening.get(tenant).copied().unwrap_or_default();
         let most = self.settings.sessions;
-        if alive + *coming >= most {
+        if alive + coming >= most {
             return Err(ServiceError::TooManySessions { most });
         }
-        *coming += 1;
+        opening.insert(tenant.to_owned(), coming + 1);
         Ok(Opening {
             opening: Arc::clone(&self.sessions.opening),
             tenant: tenant.to_owned(),
@@ -301,12 +301,15 @@ impl Service {
 
 /// Some variables name code that runs when an interpreter starts: before anything was asked for that could be counted,
 /// approved and put on record.
-fn check_variables(env: &BTreeMap<String, String>) -> Result<(), ServiceError> {
-    const EARLY: [&str; 3] = ["PYTHON", "NODE_", "LD_"];
-    match env
-        .keys()
-        .find(|name| EARLY.iter().any(|early| name.starts_with(early)))
-    {
+fn check_variables(request: &Request) -> Result<(), ServiceError> {
+    let recipes = request
+        .language()
+        .map_or(&[][..], |language| language.spec().recipes);
+    let is_early = |name: &&String| {
+        let mut early = recipes.iter().flat_map(|recipe| recipe.code_variables);
+        early.any(|early| name.starts_with(early))
+    };
+    match request.env.keys().find(is_early) {
         None => Ok(()),
         Some(name) => {
             let message =
