@@ -216,9 +216,10 @@ impl Conversation {
         loop {
             let message = tokio::select! {
                 _ = looking.tick() => match self.service.still_is(&self.who).await {
-                    Ok(()) => continue,
                     // A key that is revoked opens nothing, whatever it opened before.
-                    Err(_) => break,
+                    Err(ServiceError::Unauthorized) => break,
+                    // Where that cannot be known at the moment, nothing new is taken.
+                    _ => continue,
                 },
                 message = socket.recv() => match message {
                     Some(Ok(message)) => message,
@@ -254,8 +255,12 @@ impl Conversation {
                 _ => continue,
             };
             if let Err(error) = self.service.still_is(&self.who).await {
-                let _ = send(&mut socket, &problem(&serde_json::Value::Null, &error)).await;
-                break;
+                let sent = send(&mut socket, &problem(&serde_json::Value::Null, &error)).await;
+                match error {
+                    ServiceError::Unauthorized => break,
+                    _ if sent.is_err() => break,
+                    _ => continue,
+                }
             }
             match In::read(text) {
                 Ok(message) => self.take(message).await,
