@@ -94,7 +94,8 @@ impl CaseEnd {
         matches!(self.verdict, None | Some(Verdict::Accepted))
     }
 
-    fn without_run(verdict: Verdict) -> Self {
+    /// One that did not come to run.
+    pub fn without_run(verdict: Verdict) -> Self {
         Self {
             verdict: Some(verdict),
             ..Self::default()

@@ -7,10 +7,6 @@ use std::time::Duration;
 use axum::http::{HeaderMap, Request, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{HttpClient, HttpError};
@@ -24,6 +20,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::client::{Http, http_client};
 
 /// How long a collector may take to answer, and how long it is waited for at the end.
 const SENDING: Duration = Duration::from_secs(10);
@@ -123,7 +121,7 @@ impl Extractor for Headers<'_> {
 
 /// The client that carries spans, on the runtime of the service.
 struct Sender {
-    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: Http<Full<Bytes>>,
     runtime: Handle,
     /// Whether the last try failed, which was told then.
     is_failing: AtomicBool,
@@ -137,13 +135,8 @@ impl fmt::Debug for Sender {
 
 impl Sender {
     fn new() -> std::io::Result<Self> {
-        let secure = HttpsConnectorBuilder::new()
-            .with_native_roots()?
-            .https_or_http()
-            .enable_http1()
-            .build();
         Ok(Self {
-            http: Client::builder(TokioExecutor::new()).build(secure),
+            http: http_client()?,
             runtime: Handle::current(),
             is_failing: AtomicBool::new(false),
         })

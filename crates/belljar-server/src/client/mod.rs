@@ -40,10 +40,35 @@ pub struct Client {
     key: Option<HeaderValue>,
 }
 
+/// Connections by HTTP, with TLS or without.
+pub(crate) type Http<B> = HttpClient<HttpsConnector<HttpConnector>, B>;
+
+/// Connections that are made in time and kept for the next request.
+pub(crate) fn http_client<B>() -> std::io::Result<Http<B>>
+where
+    B: hyper::body::Body + Send,
+    B::Data: Send,
+{
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECTING));
+    connector.set_keepalive(Some(KEEPALIVE));
+    let secure = HttpsConnectorBuilder::new()
+        .with_native_roots()?
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(connector);
+    let client = HttpClient::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .build(secure);
+    Ok(client)
+}
+
 #[derive(Clone, Debug)]
 enum Way {
     Remote {
-        http: HttpClient<HttpsConnector<HttpConnector>, Body>,
+        http: Http<Body>,
         /// Without a slash at its end.
         base: String,
     },
@@ -68,20 +93,8 @@ impl Client {
         {
             return Err(bad("it holds more than a host and a path"));
         }
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECTING));
-        connector.set_keepalive(Some(KEEPALIVE));
-        let secure = HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .map_err(|error| bad(&format!("there are no certificates to trust: {error}")))?
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let http = HttpClient::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .build(secure);
+        let http =
+            http_client().map_err(|error| bad(&format!("there are no certificates to trust: {error}")))?;
         Ok(Self {
             way: Way::Remote {
                 http,

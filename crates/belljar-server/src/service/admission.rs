@@ -18,8 +18,8 @@ use crate::wire::ExecutionRequest;
 #[derive(Debug)]
 pub(super) enum Admission {
     Ticket(Ticket),
-    /// It has a queue of its own before the one at the gate.
-    Queued,
+    /// It waits elsewhere before it comes to the gate.
+    Later,
     /// Somebody has to approve it first.
     Question(Question),
 }
@@ -44,7 +44,7 @@ pub(super) enum Admitted {
 impl Admission {
     pub(super) fn approval_id(&self) -> Option<String> {
         match self {
-            Self::Ticket(_) | Self::Queued => None,
+            Self::Ticket(_) | Self::Later => None,
             Self::Question(question) => Some(question.approval_id.clone()),
         }
     }
@@ -60,7 +60,7 @@ impl Service {
         repeat: Option<Repeat>,
         queue: Queue,
     ) -> Result<Admitted, ServiceError> {
-        let tenant = record.tenant_id.as_deref().unwrap_or_default();
+        let enter = || self.gate.enter(record.tenant_id.as_deref().unwrap_or_default());
         let begun = if record.status == SandboxStatus::Pending {
             match self.ask(wish, policy, record, repeat).await? {
                 Ok(question) => return Ok(Admitted::Yes(Admission::Question(question))),
@@ -69,8 +69,8 @@ impl Service {
         } else {
             // A place in the queue first: that is refused at once, and then costs no quota.
             let admission = match queue {
-                Queue::Gate => Admission::Ticket(self.gate.enter(tenant)?),
-                Queue::Session => Admission::Queued,
+                Queue::Gate => Admission::Ticket(enter()?),
+                Queue::Session => Admission::Later,
             };
             let begin = Begin {
                 record: record.clone(),
@@ -103,12 +103,13 @@ impl Service {
         policy: &Policy,
         cancel: &CancellationToken,
     ) -> Result<Turn, ServiceError> {
+        let enter = || self.gate.enter(record.tenant_id.as_deref().unwrap_or_default());
         let ticket = match admission {
             Admission::Ticket(ticket) => ticket,
-            Admission::Queued => self.gate.enter(record.tenant_id.as_deref().unwrap_or_default())?,
+            Admission::Later => enter()?,
             Admission::Question(question) => {
                 self.answered(&question, record, policy, cancel).await?;
-                let ticket = self.gate.enter(record.tenant_id.as_deref().unwrap_or_default())?;
+                let ticket = enter()?;
                 match self.store.proceed(record, policy.quotas, self.now()).await? {
                     Begun::Exceeded(exceeded) => return Err(over_quota(policy, record, &exceeded)),
                     _ => ticket,

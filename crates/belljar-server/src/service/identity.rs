@@ -89,7 +89,7 @@ impl Identity {
         expires_at: Option<f64>,
     ) -> Result<(Option<BTreeSet<String>>, Option<f64>), ServiceError> {
         let beyond =
-            |what: &str| ServiceError::Forbidden(format!("this key {what}, and so can those that it makes"));
+            |what: &str| ServiceError::Forbidden(format!("this key {what}, and makes none that may do more"));
         let policies = match (&self.key.policies, policies) {
             (Some(own), Some(wanted)) if !wanted.is_subset(own) => {
                 return Err(beyond("is for some policies alone"));

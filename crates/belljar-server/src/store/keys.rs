@@ -229,12 +229,7 @@ impl Store {
     /// The rights of the key, if it is one of ours and its secret is right. Whether it is valid at the moment is
     /// the row's to say.
     pub async fn key(&self, key: &Key) -> Result<Option<KeyRow>, StoreError> {
-        let row = sqlx::query("SELECT * FROM keys WHERE key_id = $1")
-            .bind(key.key_id.clone())
-            .fetch_optional(&self.readers)
-            .await
-            .during("look a key up")?;
-        let Some(row) = row else {
+        let Some(row) = self.row_of_key(&key.key_id).await? else {
             return Ok(None);
         };
         let known: String = row.try_get("secret_hash").during("look a key up")?;
@@ -245,12 +240,16 @@ impl Store {
 
     /// A key by its id alone, for one who has shown it before.
     pub async fn key_of_id(&self, key_id: &str) -> Result<Option<KeyRow>, StoreError> {
-        let row = sqlx::query("SELECT * FROM keys WHERE key_id = $1")
+        let row = self.row_of_key(key_id).await?;
+        row.map(|row| key_row(&row)).transpose()
+    }
+
+    async fn row_of_key(&self, key_id: &str) -> Result<Option<AnyRow>, StoreError> {
+        sqlx::query("SELECT * FROM keys WHERE key_id = $1")
             .bind(key_id.to_owned())
             .fetch_optional(&self.readers)
             .await
-            .during("look a key up")?;
-        row.map(|row| key_row(&row)).transpose()
+            .during("look a key up")
     }
 
     /// Whether there is anybody who may do everything.

@@ -49,7 +49,7 @@ async fn cases(by: &dyn Elsewhere, wish: Wish) -> Result<CasesExecution, Error> 
             Err(Error::Denied { denial, record }) => {
                 ends.push(CaseEnd {
                     denial: Some(denial.clone()),
-                    ..without_run(Verdict::Denied)
+                    ..CaseEnd::without_run(Verdict::Denied)
                 });
                 denied.get_or_insert(Error::Denied { denial, record });
                 continue;
@@ -84,10 +84,10 @@ async fn cases(by: &dyn Elsewhere, wish: Wish) -> Result<CasesExecution, Error> 
                 true => Verdict::Lost,
                 false => Verdict::CompileError,
             };
-            ends.resize(wish.cases.len(), without_run(verdict));
+            ends.resize(wish.cases.len(), CaseEnd::without_run(verdict));
         }
         if is_cancelled {
-            ends.resize(wish.cases.len(), without_run(Verdict::Lost));
+            ends.resize(wish.cases.len(), CaseEnd::without_run(Verdict::Lost));
         }
         // The first that did not end well says most about the whole.
         if is_cancelled || whole.as_ref().is_none_or(|whole| whole.outcome.success()) {
@@ -115,12 +115,5 @@ async fn cases(by: &dyn Elsewhere, wish: Wish) -> Result<CasesExecution, Error> 
             message: "there is no case".to_owned(),
             hint: None,
         }),
-    }
-}
-
-fn without_run(verdict: Verdict) -> CaseEnd {
-    CaseEnd {
-        verdict: Some(verdict),
-        ..CaseEnd::default()
     }
 }

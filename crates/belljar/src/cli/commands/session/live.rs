@@ -5,7 +5,7 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 
 use belljar::{
-    Cell, Denial, EntryKind, Error, Execution, FileIn, GuestPath, Record, SessionError, SessionSink,
+    Cell, Denial, Error, Execution, FileEntry, FileIn, GuestPath, Logs, Record, SessionError, SessionSink,
 };
 use belljar_engine::session::{Session, Surroundings};
 
@@ -50,23 +50,6 @@ impl From<Trouble> for Problem {
             Trouble::Over(problem) | Trouble::Other(problem) => problem,
         }
     }
-}
-
-/// Something in the work directory.
-#[derive(Debug)]
-pub(super) struct Listed {
-    pub(super) path: String,
-    pub(super) kind: EntryKind,
-    pub(super) size: u64,
-}
-
-/// What was printed, the latest of it.
-#[derive(Debug)]
-pub(super) struct Printed {
-    pub(super) stdout: String,
-    pub(super) stderr: String,
-    /// How many bytes from the beginning are no longer held.
-    pub(super) dropped: u64,
 }
 
 impl Live {
@@ -119,17 +102,9 @@ impl Live {
         }
     }
 
-    pub(super) async fn list(&self) -> Result<Vec<Listed>, Trouble> {
+    pub(super) async fn list(&self) -> Result<Vec<FileEntry>, Trouble> {
         match self {
-            Self::Here(session) => {
-                let entries = session.list(None).map_err(Error::from)?;
-                let listed = entries.into_iter().map(|entry| Listed {
-                    path: entry.path,
-                    kind: entry.kind,
-                    size: entry.size,
-                });
-                Ok(listed.collect())
-            }
+            Self::Here(session) => Ok(session.list(None).map_err(Error::from)?),
             Self::There(remote) => remote.list().await,
         }
     }
@@ -153,16 +128,9 @@ impl Live {
         }
     }
 
-    pub(super) async fn logs(&self) -> Result<Printed, Trouble> {
+    pub(super) async fn logs(&self) -> Result<Logs, Trouble> {
         match self {
-            Self::Here(session) => {
-                let logs = session.logs();
-                Ok(Printed {
-                    stdout: logs.stdout,
-                    stderr: logs.stderr,
-                    dropped: logs.dropped,
-                })
-            }
+            Self::Here(session) => Ok(session.logs()),
             Self::There(remote) => remote.logs().await,
         }
     }

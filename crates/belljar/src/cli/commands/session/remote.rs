@@ -1,14 +1,14 @@
 //! A session of a service.
 
 use axum::http::Method;
-use belljar::{Cell, EntryKind, Execution, GuestPath, Request, SessionSink};
+use belljar::{Cell, EntryKind, Execution, FileEntry, GuestPath, Logs, Request, SessionSink};
 use belljar_server::client::{Client, ClientError};
-use belljar_server::wire::{CellRequest, Logs, Session, SessionFile, SessionRequest};
+use belljar_server::wire::{self, CellRequest, Session, SessionFile, SessionRequest};
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
 
-use super::live::{Listed, Printed, Trouble};
+use super::live::Trouble;
 use crate::cli::ask::{escaped, with_query};
 use crate::cli::commands::remote::{Told, hear, read};
 use crate::cli::problem::Problem;
@@ -104,10 +104,10 @@ impl Remote {
         Ok(self.client.call(Method::POST, &path, None::<&()>).await?)
     }
 
-    pub(super) async fn list(&self) -> Result<Vec<Listed>, Trouble> {
+    pub(super) async fn list(&self) -> Result<Vec<FileEntry>, Trouble> {
         let path = format!("{}/files", self.path);
         let found: Files = self.client.call(Method::GET, &path, None::<&()>).await?;
-        let listed = found.files.into_iter().map(|file| Listed {
+        let listed = found.files.into_iter().map(|file| FileEntry {
             kind: match file.kind.as_str() {
                 "file" => EntryKind::File,
                 "directory" => EntryKind::Directory,
@@ -115,6 +115,7 @@ impl Remote {
             },
             path: file.path,
             size: file.size,
+            executable: file.executable,
         });
         Ok(listed.collect())
     }
@@ -137,10 +138,10 @@ impl Remote {
         with_query(&path, &[("path", Some(guest.as_str().to_owned()))])
     }
 
-    pub(super) async fn logs(&self) -> Result<Printed, Trouble> {
+    pub(super) async fn logs(&self) -> Result<Logs, Trouble> {
         let path = format!("{}/logs", self.path);
-        let logs: Logs = self.client.call(Method::GET, &path, None::<&()>).await?;
-        Ok(Printed {
+        let logs: wire::Logs = self.client.call(Method::GET, &path, None::<&()>).await?;
+        Ok(Logs {
             stdout: logs.stdout,
             stderr: logs.stderr,
             dropped: logs.dropped,

@@ -1,6 +1,6 @@
 //! `belljar batch` by a service.
 
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -14,6 +14,26 @@ fn lines(place: &TempDir, name: &str) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect()
+}
+
+fn batch(jobs: &str) -> [&str; 8] {
+    [
+        "batch",
+        "in.jsonl",
+        "-o",
+        "out.jsonl",
+        "--jobs",
+        jobs,
+        "--policy",
+        "open",
+    ]
+}
+
+/// Starts a batch in `place` and does not wait for it.
+fn start(remote: &Remote, args: &[&str], place: &TempDir) -> Child {
+    let mut command = remote.run(args).cwd(place.path()).command();
+    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    spawn(piped.stderr(Stdio::piped()))
 }
 
 /// What of an answer is the same wherever it ran.
@@ -93,16 +113,7 @@ fn a_full_service_is_asked_again() {
     let place = TempDir::new();
     let line = json!({ "code": "import time; time.sleep(0.2); print(1)" });
     place.file("in.jsonl", format!("{line}\n").repeat(12));
-    let args = [
-        "batch",
-        "in.jsonl",
-        "-o",
-        "out.jsonl",
-        "--jobs",
-        "6",
-        "--policy",
-        "open",
-    ];
+    let args = batch("6");
     remote.run(&args).cwd(place.path()).go().expect_code(0);
     let answers = lines(&place, "out.jsonl");
     assert_eq!(answers.len(), 12);
@@ -120,23 +131,8 @@ fn one_that_the_service_cancels_is_an_answer() {
     let place = TempDir::new();
     let long = json!({ "code": "import time; print('up', flush=True); time.sleep(50)" });
     place.file("in.jsonl", format!("{long}\n{}\n", json!({ "code": "print(2)" })));
-    let args = [
-        "batch",
-        "in.jsonl",
-        "-o",
-        "out.jsonl",
-        "--jobs",
-        "1",
-        "--policy",
-        "open",
-    ];
-    let mut command = remote.run(&args).cwd(place.path()).command();
-    let child = spawn(
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped()),
-    );
+    let args = batch("1");
+    let child = start(&remote, &args, &place);
     let ask = |method: &str, path: &str| {
         let asked = remote.server.ask(method, path, Some(&remote.key), "");
         asked.expect("an answer").1
@@ -154,6 +150,7 @@ fn one_that_the_service_cancels_is_an_answer() {
     finish(child);
     let answers = lines(&place, "out.jsonl");
     assert_eq!(answers.len(), 2, "{answers:#?}");
+    assert_eq!(answers[0]["outcome"]["status"], "killed");
     assert_eq!(answers[1]["outcome"]["stdout"], "2\n");
     remote.server.end();
 }
@@ -165,25 +162,8 @@ fn a_batch_goes_on_when_its_service_is_back() {
     let place = TempDir::new();
     let line = json!({ "code": "import time; time.sleep(0.5); print(1)" });
     place.file("in.jsonl", format!("{line}\n").repeat(6));
-    let args = [
-        "batch",
-        "in.jsonl",
-        "-o",
-        "out.jsonl",
-        "--jobs",
-        "1",
-        "--policy",
-        "open",
-    ];
-    let child = spawn(
-        remote
-            .run(&args)
-            .cwd(place.path())
-            .command()
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped()),
-    );
+    let args = batch("1");
+    let child = start(&remote, &args, &place);
     let began = Instant::now();
     while std::fs::read_to_string(place.path().join("out.jsonl")).map_or(0, |text| text.lines().count()) < 2 {
         assert!(began.elapsed() < Duration::from_secs(30));
