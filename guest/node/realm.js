@@ -10,6 +10,9 @@ const path = require('path');
 const util = require('util');
 const vm = require('vm');
 const Module = require('module');
+const { spawn } = require('child_process');
+const events = require('events');
+const os = require('os');
 const local = require('./local.js');
 
 function capture(given) {
@@ -34,6 +37,10 @@ function capture(given) {
     executionAsyncId: require('async_hooks').executionAsyncId,
     kill: process.kill.bind(process),
     pid: process.pid,
+    spawn,
+    on: events.prototype.on,
+    end: net.Socket.prototype.end,
+    signalNumbers: { ...os.constants.signals },
     // The binding's own `run`: the public one takes away the listeners of SIGINT first, and for that moment
     // an interrupt would end the process.
     runInContext: Object.getPrototypeOf(vm.Script.prototype).runInContext,

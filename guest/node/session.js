@@ -6,6 +6,7 @@ const checks = load('checks.js');
 const values = load('values.js');
 const errors = load('errors.js');
 const guarded = load('guarded.js');
+const commands = load('commands.js');
 const stdio = load('stdio.js');
 const modules = load('modules.js');
 const display = load('display.js');
@@ -20,7 +21,7 @@ const known = new Set(); // names that are declared for the session
 let config = { imports: null, forbidden_calls: [], limits: DEFAULT_LIMITS };
 let link = null;
 let imports = null;
-let cell = null; // the one that runs
+let cell = null; // the one that runs, or what stands for a command that does
 let waiting = []; // those that came early
 const calls = new Map();
 let nextCall = 1;
@@ -33,8 +34,9 @@ function receive(message) {
   switch (message.op) {
     case 'setup': return setup(message);
     case 'execute':
+    case 'command':
       if (cell) waiting.push(message);
-      else execute(message);
+      else begin(message);
       return undefined;
     case 'tool_result': return answer(message.call, (call) => call.resolve(local.decode(message.value)));
     case 'tool_error': return answer(message.call, (call) => call.reject(local.error(String(message.type), String(message.message))));
@@ -49,13 +51,20 @@ function setup({ env, globals, tools, imports: allowed, forbidden_calls: forbidd
   }
   config = { imports: allowed || null, forbidden_calls: forbidden || [], limits: { ...DEFAULT_LIMITS, ...limits } };
   imports = modules.open(directory, config.imports);
-  for (const name of Object.keys(globals || {})) own(name, local.decode(globals[name]));
-  for (const { name } of tools || []) own(name, local.tool(name, (args, resolve, reject) => callTool(name, args, resolve, reject)));
+  give(globals, tools);
   own('display', local.plain(show, 'display'));
 }
 
+// Puts values and tools among the session's names.
+function give(globals, tools) {
+  for (const name of Object.keys(globals || {})) own(name, local.decode(globals[name]));
+  for (const { name } of tools || []) own(name, local.tool(name, (args, resolve, reject) => callTool(name, args, resolve, reject)));
+}
+
 function own(name, value) {
-  Object.defineProperty(global, name, { value, writable: true, configurable: true, enumerable: true });
+  // What a cell has declared would hide a property. The parameter must have another name than that.
+  if (known.has(name)) return new vm.Script(`((_${name})=>{${name}=_${name}})`).runInThisContext()(value);
+  return Object.defineProperty(global, name, { value, writable: true, configurable: true, enumerable: true });
 }
 
 // ---- tools
@@ -138,12 +147,18 @@ function compile(prepared, id) {
   return { fresh, scripts, body };
 }
 
-function execute({ id, code, stdin }) {
-  cell = { id, dead: false, shown: 0, showing: 0, ending: null };
-  const current = cell;
+function begin(message) {
+  const { id } = message;
+  cell = { id, command: message.op === 'command', dead: false, shown: 0, showing: 0, ending: null };
   guarded.pending(); // an interrupt that came before belongs to nobody
+  if (cell.command) command(cell, message);
+  else execute(cell, message);
+}
+
+function execute(current, { id, code, stdin, globals, tools }) {
   let compiled;
   try {
+    give(globals, tools);
     stdio.input(typeof stdin === 'string' ? stdin : null);
     const text = String(code);
     let prepared;
@@ -208,15 +223,23 @@ function enter(job) {
   if (current && current.result !== undefined) return deliver(current);
   if (how === 'interrupted') {
     if (current && current.exit !== undefined) end(current, 'exit', exitError(current.exit));
-    else if (current) end(current, 'interrupted', interruptError());
+    else if (current) interrupt(current);
     return undefined;
   }
-  if (current && !current.dead && !current.poll) {
-    current.poll = host.setInterval(() => {
-      if (guarded.pending()) end(current, 'interrupted', interruptError());
-    }, POLL);
-  }
+  if (current && !current.dead && !current.poll) watch(current);
   return undefined;
+}
+
+// Looks for interrupts from now on.
+function watch(current) {
+  current.poll = host.setInterval(() => {
+    if (guarded.pending()) interrupt(current);
+  }, POLL);
+}
+
+function interrupt(current) {
+  if (current.command) commands.interrupt();
+  else end(current, 'interrupted', interruptError());
 }
 
 const interruptError = () => ({ type: 'Interrupted', message: 'interrupted', traceback: 'Interrupted', line: null, column: null });
@@ -264,9 +287,16 @@ function deliver(current) {
     stdio.flush(() => {
       link.send(`{"event":"done","id":${current.id},${text}}`);
       if (cell === current) cell = null;
-      if (!cell && waiting.length > 0) execute(waiting.shift());
+      if (!cell && waiting.length > 0) begin(waiting.shift());
     })
   );
+}
+
+// ---- commands
+
+function command(current, { argv, stdin }) {
+  watch(current);
+  commands.start(argv, typeof stdin === 'string' ? stdin : null, (how) => finish(current, `"status":"command",${json(how).slice(1, -1)}`));
 }
 
 // ---- what a cell leaves behind
@@ -283,7 +313,7 @@ function lost(error) {
 function exit(args) {
   const code = args.length > 0 && args[0] !== undefined && args[0] !== null ? args[0] : process.exitCode;
   const current = cell;
-  if (current && !current.dead) {
+  if (current && !current.dead && !current.command) {
     current.exit = code === undefined ? 0 : Number(code) | 0;
     process.exitCode = undefined;
     if (guarded.running()) {
@@ -302,7 +332,7 @@ exports.start = function start() {
   process.on('uncaughtException', lost);
   process.on('unhandledRejection', lost);
   process.exit = local.plain(exit, 'exit');
-  link = channel.open(receive, () => host.exit(0));
+  link = channel.open(receive, () => (commands.end(), host.exit(0)));
   const first = channel.parse(host.first);
   if (first.op !== 'setup') setup({});
   receive(first);

@@ -11,11 +11,33 @@ function fileWith(text) {
       fs.writeFileSync(name, text, { flag: 'wx', mode: 0o600 });
       return name;
     } catch {
-      // Not writable: the next place.
+      // Not writable, or too small: the next place.
+      remove(name);
     }
   }
   return null;
 }
+
+function remove(name) {
+  try {
+    fs.unlinkSync(name);
+  } catch {
+    // It was never made.
+  }
+}
+
+// A descriptor to read `text` from, of a file that has no name any more; `null` if there is no place for one.
+exports.file = function file(text) {
+  const name = fileWith(text);
+  if (name === null) return null;
+  try {
+    return fs.openSync(name, 'r');
+  } catch {
+    return null;
+  } finally {
+    remove(name);
+  }
+};
 
 let untouched = true;
 

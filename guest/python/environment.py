@@ -3,6 +3,13 @@
 import os
 import sys
 
+_environ = os.environ  # the interpreter's own, whatever the guest puts in its place
+
+
+def variables():
+    """All that there are, as bytes."""
+    return _environ._data
+
 
 def variable(name):
     # Not `environ.get`, which raises and catches an exception for each that is missing: a fork pays for all it touches.

@@ -36,10 +36,13 @@ def serve(heard=None):
             return belljar.program.of(message)
         if operation == "setup":
             session = belljar.session.Session(channel, message)
-        elif operation == "execute":
+        elif operation == "execute" or operation == "command":
             if session is None:
                 session = belljar.session.Session(channel, {})
-            session.execute(message)
+            if operation == "execute":
+                session.execute(message)
+            else:
+                session.command(message)
 
 
 def closed(complaint=None):

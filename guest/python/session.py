@@ -38,11 +38,16 @@ class Session:
             self.check = belljar.check.Check(setup.get("imports"), setup.get("forbidden_calls"))
         if setup.get("imports") is not None:
             belljar.imports.limit(setup["imports"])
-        if setup.get("tools"):
-            builtins.ToolError = belljar.tools.ToolError
-            for tool in setup["tools"]:
+        self._builtins = builtins
+        self._give(setup)
+
+    def _give(self, message):
+        """Put the tools and values that a message brings into the namespace."""
+        if message.get("tools"):
+            self._builtins.ToolError = belljar.tools.ToolError
+            for tool in message["tools"]:
                 self.namespace[tool["name"]] = belljar.tools.Tools.of(self).callable(tool["name"])
-        for name, value in (setup.get("globals") or {}).items():
+        for name, value in (message.get("globals") or {}).items():
             self.namespace[name] = belljar.decode.value(value)
 
     def execute(self, message):
@@ -53,7 +58,7 @@ class Session:
         self.displays.begin()
         try:
             interrupts.start(Session._attempt.__code__)
-            report = self._attempt(message["code"])
+            report = self._attempt(message)
             interrupts.stop()
         except BaseException as error:
             interrupts.stop()
@@ -67,12 +72,30 @@ class Session:
         report["id"] = self.cell
         self.channel.send(report)
 
-    def _attempt(self, code):
+    def command(self, message):
+        """Run a program, and say how it ended."""
+        self.cell = message["id"]
+        interrupts = belljar.interrupts
+        try:
+            command = belljar.commands.Command(message["argv"], message.get("stdin"))
+            interrupts.cancel = command.interrupt
+            interrupts.start(Session.command.__code__)
+            report = command.run()
+        except BaseException as error:  # what is no command, or what the guest did to the interpreter
+            report = {"error": {"type": belljar.tracebacks.type_name(error), "message": belljar.tracebacks.text_of(error)}}
+        interrupts.stop()
+        interrupts.cancel = None
+        report.update(event="done", id=self.cell, status="command")
+        self.channel.send(report)
+
+    def _attempt(self, message):
+        code = message["code"]
         name = "<cell %s>" % self.cell
         limit = sys.getrecursionlimit()
         error = None
         try:
             belljar.interrupts.check()
+            self._give(message)
             value = self._run(code, name)
             report = {"status": "ok"}
             if value is not None:

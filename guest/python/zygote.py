@@ -18,7 +18,7 @@ REHEARSE = 2
 # fork slower: whoever wants them warm names them in `import`.
 _OWN = ("atexit", "linecache", "reprlib", "select", "traceback", "warnings", "_symtable")
 _MODULES = (
-    "cells channel check decode displays encode ending environment imports interrupts loop program reseed runner session "
+    "cells channel check commands decode displays encode ending environment imports interrupts loop program reseed runner session "
     "sources streams tools tracebacks watch"
 ).split()
 

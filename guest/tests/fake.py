@@ -141,9 +141,14 @@ class Runner:
                 time.sleep(0.002)
         return self.status
 
-    def start(self, code, stdin=None):
+    def start(self, code, stdin=None, **given):
         self.count += 1
-        self.channel.send({"op": "execute", "id": self.count, "code": code, "stdin": stdin})
+        self.channel.send(dict({"op": "execute", "id": self.count, "code": code, "stdin": stdin}, **given))
+        return self.count
+
+    def start_command(self, *argv, stdin=None):
+        self.count += 1
+        self.channel.send({"op": "command", "id": self.count, "argv": argv, "stdin": stdin})
         return self.count
 
     def finish(self, ident=None):
@@ -167,12 +172,19 @@ class Runner:
         except Exception as error:
             self.channel.send({"op": "tool_error", "call": message["call"], "type": type(error).__name__, "message": str(error)})
 
-    def run(self, code, stdin=None):
-        self.start(code, stdin)
+    def run(self, code, stdin=None, **given):
+        self.start(code, stdin, **given)
         return self.finish()
 
-    def value(self, code, stdin=None):
-        done = self.run(code, stdin)
+    def command(self, *argv, stdin=None):
+        """How a program ended: its `done`, without what every one has."""
+        self.start_command(*argv, stdin=stdin)
+        done = self.finish()
+        assert (done.pop("event"), done.pop("id"), done.pop("status")) == ("done", self.count, "command"), done
+        return done
+
+    def value(self, code, stdin=None, **given):
+        done = self.run(code, stdin, **given)
         assert done["status"] == "ok", done
         return done.get("value")
 

@@ -1,5 +1,6 @@
 """Cells: their values, and that names persist, whichever form a cell has."""
 
+import time
 import unittest
 
 from fake import Runner
@@ -178,6 +179,32 @@ if a: return 'done'
         values = {"n": 1, "t": {"$": "tuple", "v": [1, {"$": "bytes", "v": "AAE="}]}, "d": {"a": [None]}}
         with Runner(globals=values) as runner:
             self.assertEqual(runner.value("[n, t == (1, b'\\0\\1'), d]"), [1, True, {"a": [None]}])
+
+    def test_globals_of_a_cell(self):
+        with Runner(globals={"n": 1, "kept": 0}, forbidden_calls=["eval"]) as runner:
+            self.assertEqual(runner.value("[n, kept]", globals={"n": 2}), [2, 0])
+            self.assertEqual(runner.value("own = n\nn"), 2)
+            self.assertEqual(runner.value("[n, own]", globals={"n": {"$": "tuple", "v": [3]}, "own": 4}), [{"$": "tuple", "v": [3]}, 4])
+            self.assertEqual(runner.value("n = 5\nreturn n", globals={"n": 4}), 5)
+            self.assertEqual(runner.value("n", globals={}, tools=[]), 5)
+            self.assertIsNone(runner.value("own", globals={"own": None}))
+            # Given, and not made by the cell: no value of it.
+            self.assertIsNone(runner.value("other = 1", globals={"result": 6}))
+            # Before the code is looked at, so it is there whatever comes of that.
+            self.assertEqual(runner.run("(", globals={"n": 7})["error"]["type"], "SyntaxError")
+            self.assertEqual(runner.run("eval('1')", globals={"own": 8})["status"], "refused")
+            self.assertEqual(runner.value("[n, own]"), [7, 8])
+            done = runner.run("1", globals={"n": {"$": "nonsense"}})
+            self.assertEqual((done["status"], done["error"]["type"]), ("error", "ValueError"))
+            self.assertEqual(runner.value("n"), 7)
+
+    def test_globals_of_a_cell_that_was_interrupted(self):
+        with Runner() as runner:
+            runner.start("while True: pass", globals={"n": 1})
+            time.sleep(0.2)
+            runner.interrupt()
+            self.assertEqual(runner.finish()["status"], "interrupted")
+            self.assertEqual(runner.value("n"), 1)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,8 @@ for name in ('len', 'isinstance', 'issubclass', 'print', 'open', 'type', 'getatt
              'exec', 'compile', 'enumerate', 'zip', 'map', 'any', 'all', 'min', 'max', 'sum', 'sorted', 'next', 'iter', 'range', 'ValueError', 'vars'):
     setattr(builtins, name, broken)
 json.dumps = json.loads = struct.pack = struct.unpack = broken
-os.read = os.write = os.getpid = os.fork = select.poll = time.time = broken
+os.read = os.write = os.getpid = os.fork = os.pipe = os.posix_spawnp = os.waitpid = os.waitid = os.close = select.poll = time.time = signal.signal = broken
+os.environ = None
 """
             self.assertEqual(runner.run(code)["status"], "ok")
             self.check(runner, "add(2, 3)", 5)
@@ -131,6 +132,8 @@ os.read = os.write = os.getpid = os.fork = select.poll = time.time = broken
             self.assertEqual(runner.run("1 / 0")["error"]["type"], "ZeroDivisionError")
             self.check(runner, "return 5", 5)
             self.check(runner, "display('x')\n1", 1)
+            self.assertEqual(runner.value("[n, add(n, 1)]", globals={"n": 1}, tools=[{"name": "add"}]), [1, 2])
+            self.assertEqual(runner.command("cat", stdin="x" * 200_000), {"exit_code": 0})
 
     def test_deleted_modules(self):
         with Runner() as runner:
@@ -138,6 +141,7 @@ os.read = os.write = os.getpid = os.fork = select.poll = time.time = broken
             self.check(runner)
             runner.run("globals().clear()")
             self.check(runner)
+            self.assertEqual(runner.command("true"), {"exit_code": 0})
             self.assertEqual(runner.run("1 / 0")["error"]["type"], "ZeroDivisionError")
 
     def test_forged_frames(self):

@@ -152,6 +152,26 @@ got == [i + 1 for i in range(30)] + [i + 2 for i in range(30)]"""
             runner.channel.sock.send(answer[7:])
             self.assertEqual(runner.value("1 + 1"), 2)
 
+    def test_tools_of_a_cell(self):
+        with Runner(tools={"add": lambda a, b: a + b}) as runner:
+            runner.tools.update(double=lambda n: n * 2, fail=lambda: {}["missing"])
+            self.assertEqual(runner.run("double(4)")["error"]["type"], "NameError")
+            self.assertEqual(runner.value("double(4)", tools=[{"name": "double"}]), 8)
+            self.assertEqual(runner.value("[double(5), add(1, 2), double.__name__]"), [10, 3, "double"])
+            self.assertEqual(runner.value("import asyncio\nawait asyncio.gather(double(1), add(1, 2))"), [2, 3])
+            self.assertEqual(runner.value("await double(6)", tools=[{"name": "double"}]), 12)
+            self.assertEqual(runner.run("double = 3\ndouble")["value"], 3)
+            self.assertEqual(runner.value("double(double(n))", globals={"n": 2}, tools=[{"name": "double"}]), 8)
+        with Runner() as runner:  # one that had none
+            runner.tools = {"fail": lambda: [][1]}
+            code = "try: fail()\nexcept IndexError as e: x = [str(e), isinstance(e, ToolError)]\nx"
+            self.assertEqual(runner.value(code, tools=[{"name": "fail"}])[1], False)
+            numbers = []
+            for _ in range(3):
+                runner.run("fail()", tools=[{"name": "fail"}])
+                numbers += [event["call"] for event in runner.events]
+            self.assertEqual(sorted(set(numbers)), numbers)
+
     def test_fork_does_not_speak(self):
         with Runner(tools={"add": lambda a, b: a + b}) as runner:
             value = runner.value("import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\npid and 'parent'")

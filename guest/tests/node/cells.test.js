@@ -144,6 +144,33 @@ cells('standard input', [
   ['require("fs").readFileSync(0, "utf8")', ''],
 ]);
 
+test('values and tools of a cell replace names and stay', () =>
+  session({ setup: { globals: { n: 1, kept: 0 }, forbidden_calls: ['eval'] } }, async (runner) => {
+    runner.tools = { double: (x) => x * 2 };
+    const given = (globals, ...names) => ({ globals, tools: names.map((name) => ({ name })) });
+    assert.deepEqual(await runner.value('[n, kept]', null, given({ n: 2 })), [2, 0]);
+    assert.equal(await runner.value('n'), 2);
+    // What a cell declared in any of the ways.
+    await runner.run('let a = 1; const b = 2; var c = 3; function d() {} class e {} let _a = 0, value = 0; f = 4');
+    assert.deepEqual(await runner.value('[a, b, c, d, e, f, _a, value]', null, given({ a: 5, b: 6, c: 7, d: 8, e: 9, f: [10], value: 11 })), [5, 6, 7, 8, 9, [10], 0, 11]);
+    assert.deepEqual(await runner.value('let a = a0, n = 3; const b = 4; [a, b, n]', null, given({ a0: 1 })), [1, 4, 3]);
+    assert.deepEqual(await runner.value('[n, m instanceof Map]', null, given({ n: 4, m: { $: 'dict', v: [] } })), [4, true]);
+    assert.equal((await runner.run('await double(4)')).error.type, 'ReferenceError');
+    assert.equal(await runner.value('await double(4)', null, given({}, 'double')), 8);
+    assert.deepEqual(await runner.value('[await double(5), double.name]'), [10, 'double']);
+    assert.deepEqual(await runner.value('Promise.all([double(1), double(2)])'), [2, 4]);
+    await runner.run('let double = 3');
+    assert.equal(await runner.value('double'), 3);
+    assert.equal(await runner.value('await double(n)', null, given({ n: 6 }, 'double')), 12);
+    // Before the code is looked at, so they are there whatever comes of that.
+    assert.equal((await runner.run('let q = ;', null, given({ n: 7 }))).error.type, 'SyntaxError');
+    assert.equal((await runner.run('eval("1")', null, given({ a: 8 }))).status, 'refused');
+    assert.deepEqual(await runner.value('[n, a]'), [7, 8]);
+    await runner.run('Object.defineProperty(globalThis, "fixed", { value: 1 })');
+    assert.equal((await runner.run('1', null, given({ fixed: 2 }))).error.type, 'TypeError');
+    assert.equal(await runner.value('1 + 1'), 2);
+  }));
+
 test('output is complete before the end of the cell', () =>
   session({}, async (runner) => {
     const done = await runner.run('for (let i = 0; i < 20000; i++) console.log("line " + i); console.error("e"); process.stdout.write("last")');

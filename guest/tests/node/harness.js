@@ -9,7 +9,8 @@ const LIMITS = { value_bytes: 1 << 20, depth: 64, displays: 10, display_bytes: 1
 
 class Runner {
   constructor(options = {}) {
-    this.child = spawn(process.env.RUNNER_NODE || process.execPath, [MAIN], {
+    const command = [...(options.through || []), process.env.RUNNER_NODE || process.execPath, MAIN];
+    this.child = spawn(command[0], command.slice(1), {
       cwd: options.cwd,
       env: { PATH: process.env.PATH },
       stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
@@ -90,24 +91,43 @@ class Runner {
     this.send({ op: 'setup', env: { PATH: process.env.PATH, HOME: '/tmp' }, globals: {}, tools, imports: null, forbidden_calls: [], limits: LIMITS, ...more });
   }
 
-  begin(code, stdin = null) {
+  begin(code, stdin = null, given = {}) {
+    return this.ask({ op: 'execute', code, stdin, ...given });
+  }
+
+  command(argv, stdin = null) {
+    return this.ask({ op: 'command', argv, stdin });
+  }
+
+  ask(message) {
     const id = ++this.id;
-    this.send({ op: 'execute', id, code, stdin });
+    this.send({ ...message, id });
     return this.wait((event) => event.event === 'done' && event.id === id);
   }
 
   // Runs a cell and gives its `done`, with what it printed.
-  async run(code, stdin) {
+  run(code, stdin, given) {
+    return this.ended(() => this.begin(code, stdin, given));
+  }
+
+  // How a program ended: its `done`, without what every one has.
+  async ends(argv, stdin) {
+    const { event, id, status, text, ...how } = await this.ended(() => this.command(argv, stdin));
+    if (status !== 'command') throw new Error(text);
+    return how;
+  }
+
+  async ended(start) {
     this.stdout = '';
     this.stderr = '';
-    const done = await this.begin(code, stdin);
+    const done = await start();
     // The pipes and the channel are read separately here; the bytes are in the pipe by now.
     await new Promise((resolve) => setTimeout(resolve, 5));
     return done;
   }
 
-  async value(code, stdin) {
-    const done = await this.run(code, stdin);
+  async value(code, stdin, given) {
+    const done = await this.run(code, stdin, given);
     if (done.status !== 'ok') throw new Error(`${code}\n${JSON.stringify(done.error)}`);
     return done.value;
   }

@@ -39,6 +39,8 @@ test('a session goes on when its globals are replaced', () =>
     const done = await runner.run('null.x');
     assert.equal(done.error.type, 'TypeError');
     assert.equal(await runner.value('import { sep } from "path"; sep'), '/');
+    assert.deepEqual(await runner.value('[n, await add(n, 1)]', null, { globals: { n: 1 }, tools: [{ name: 'add' }] }), [1, 2]);
+    assert.deepEqual(await runner.ends(['cat'], 'x'), { exit_code: 0 });
   }));
 
 test('a session goes on when prototypes are replaced', () =>
@@ -59,6 +61,25 @@ test('a session goes on when prototypes are replaced', () =>
     assert.equal((await runner.run('throw new Error("e")')).error.message, 'e');
     runner.interrupt(100);
     assert.equal((await runner.run('for (;;);')).status, 'interrupted');
+    // Node's own code goes by this iterator where it starts a program.
+    assert.match((await runner.ends(['true'])).error.message, /^`true` cannot be started: replaced$/);
+    assert.deepEqual(await runner.value('[n, await add(n, 1)]', null, { globals: { n: 1 }, tools: [{ name: 'add' }] }), [1, 2]);
+  }));
+
+test('commands run when what starts them is replaced', () =>
+  session({}, async (runner) => {
+    await runner.run(`
+      const bad = () => { throw new Error('replaced') };
+      for (const name of ['push', 'map', 'forEach', 'filter', 'join', 'slice', 'concat', 'includes', 'some', 'indexOf']) Array.prototype[name] = bad;
+      const fs = require('fs'); fs.openSync = fs.closeSync = fs.writeFileSync = fs.unlinkSync = bad; require('child_process').spawn = bad;
+      require('net').Socket.prototype.end = bad; process.kill = bad; Object.prototype.shell = true;
+      for (const name of ['JSON', 'Object', 'Array', 'Reflect', 'setInterval', 'clearInterval', 'process']) globalThis[name] = null;
+    `);
+    assert.deepEqual(await runner.ends(['cat'], 'x'), { exit_code: 0 });
+    assert.equal(runner.stdout, 'x');
+    assert.equal((await runner.ends(['no-such-program'])).error.type, 'FileNotFoundError');
+    runner.interrupt(200);
+    assert.deepEqual(await runner.ends(['sleep', '60']), { signal: 2 });
   }));
 
 test('frames in pieces, and frames that are none', async () => {

@@ -22,8 +22,8 @@ const NATIVE: (&str, &[u8]) = (
 );
 
 const FILES: &[(&str, &str)] = embed! {
-    "python": "__main__.py", "cells.py", "channel.py", "check.py", "decode.py", "displays.py", "encode.py", "ending.py", "environment.py", "imports.py", "interrupts.py", "loop.py", "program.py", "reseed.py", "runner.py", "session.py", "sources.py", "streams.py", "tables.py", "tools.py", "tracebacks.py", "watch.py", "zygote.py";
-    "node": "channel.js", "checks.js", "display.js", "errors.js", "guarded.js", "local.js", "main.js", "modules.js", "program.js", "realm.js", "session.js", "source.js", "stdio.js", "values.js";
+    "python": "__main__.py", "cells.py", "channel.py", "check.py", "commands.py", "decode.py", "displays.py", "encode.py", "ending.py", "environment.py", "imports.py", "interrupts.py", "loop.py", "program.py", "reseed.py", "runner.py", "session.py", "sources.py", "streams.py", "tables.py", "tools.py", "tracebacks.py", "watch.py", "zygote.py";
+    "node": "channel.js", "checks.js", "commands.js", "display.js", "errors.js", "guarded.js", "local.js", "main.js", "modules.js", "program.js", "realm.js", "session.js", "source.js", "stdio.js", "values.js";
 };
 
 /// Where each file stands, and what is in it.
