@@ -430,6 +430,11 @@ impl Language {
             .unwrap_or(&TABLE[0])
     }
 
+    /// Whether it has an interpreter that stays between executions.
+    pub fn has_sessions(self) -> bool {
+        self.spec().recipes.iter().any(|recipe| recipe.runner.is_some())
+    }
+
     /// The language of a name or one of its aliases, whatever the case.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();

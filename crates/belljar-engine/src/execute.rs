@@ -41,10 +41,10 @@ impl std::fmt::Debug for ExecuteIo<'_> {
 /// A request that the guard let through, with what was looked up for it.
 #[derive(Debug)]
 pub struct Planned {
-    policy: Policy,
-    request: Request,
-    plan: Plan,
-    lease: Option<Lease>,
+    pub(crate) policy: Policy,
+    pub(crate) request: Request,
+    pub(crate) plan: Plan,
+    pub(crate) lease: Option<Lease>,
     weight: Weight,
 }
 

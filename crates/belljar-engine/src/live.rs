@@ -125,7 +125,7 @@ impl LiveSandbox {
 }
 
 /// What `wanted` needs of its surroundings that a sandbox made for `made` does not have.
-fn missing(made: &Plan, wanted: &Plan) -> Option<&'static str> {
+pub(crate) fn missing(made: &Plan, wanted: &Plan) -> Option<&'static str> {
     if wanted.mounts().iter().any(|mount| !made.mounts().contains(mount)) {
         return Some("mount");
     }
@@ -145,7 +145,7 @@ fn missing(made: &Plan, wanted: &Plan) -> Option<&'static str> {
         .then_some("language")
 }
 
-fn outlives(outcome: &Outcome) -> bool {
+pub(crate) fn outlives(outcome: &Outcome) -> bool {
     !matches!(
         outcome.error.as_ref().map(|failure| failure.kind),
         Some(
@@ -159,7 +159,7 @@ fn outlives(outcome: &Outcome) -> bool {
 }
 
 /// Runs the stages in order until one does not end well.
-async fn run_stages(
+pub(crate) async fn run_stages(
     sandbox: &mut dyn Sandbox,
     plan: &Plan,
     io: ExecuteIo<'_>,

@@ -13,6 +13,7 @@ mod interpreter;
 mod keeper;
 mod log;
 mod message;
+mod program;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,7 @@ pub use event::{Event, SessionSink};
 pub use files::{EntryKind, FileEntry, FileError, FileReader};
 pub use log::Logs;
 
-use crate::execute::{Engine, Execution};
+use crate::execute::{Engine, Execution, Planned};
 use crate::tools::{Approver, Tools};
 use keeper::{Command, Keeper};
 use shared::Shared;
@@ -52,12 +53,43 @@ pub struct Surroundings {
     pub approver: Option<Approver>,
 }
 
-/// One piece of code to execute.
+/// What one execution is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Code, for the interpreter or as a program of its own.
+    Code(String),
+    /// A program and its arguments. Beside an interpreter, it is the interpreter that starts it and says how it ended.
+    Command(Vec<String>),
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self::Code(String::new())
+    }
+}
+
+impl Work {
+    /// The bytes whose hash stands in the record.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Code(code) => code.clone().into_bytes(),
+            Self::Command(argv) => argv.join("\0").into_bytes(),
+        }
+    }
+}
+
+/// One execution in a session.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    pub code: String,
-    /// What the code finds on its standard input.
+    pub work: Work,
+    /// What it finds on its standard input.
     pub stdin: Option<String>,
+    /// Data that the code finds under these names from now on, until a reset.
+    pub globals: BTreeMap<String, Value>,
+    /// Functions of the host that the code may call from now on, until a reset.
+    pub tools: Tools,
+    /// Files wanted back afterwards.
+    pub outputs: Vec<GuestPath>,
     /// Tighter limits for this one.
     pub limits: LimitOverrides,
     /// What the session weighs beside other sandboxes while it executes this.
@@ -67,7 +99,7 @@ pub struct Cell {
 impl<T: Into<String>> From<T> for Cell {
     fn from(code: T) -> Self {
         Self {
-            code: code.into(),
+            work: Work::Code(code.into()),
             ..Self::default()
         }
     }
@@ -95,34 +127,39 @@ impl Interrupter {
 }
 
 impl Session {
-    /// Makes a sandbox for `request`, which must ask for an interpreter, and starts it.
+    /// Makes a sandbox for `request` and keeps it. If it asks for an interpreter, that is started and takes the code
+    /// of every execution; else each execution is a program of its own in the same place, and what `request` would run
+    /// only says what must be there for them.
     pub async fn open(
         engine: &Engine,
         policy: &Policy,
         request: &Request,
         surroundings: Surroundings,
     ) -> Result<Self, SessionError> {
-        let (plan, lease) = engine.plan_and_hold(policy, request)?;
-        let mut globals = surroundings.globals.keys().map(String::as_str);
-        let bad = globals
-            .find(|name| !is_identifier(name))
-            .or(surroundings.tools.bad_name());
-        if let Some(name) = bad {
-            return Err(SessionError::BadName {
-                name: name
-                    .chars()
-                    .take(80)
-                    .collect::<String>()
-                    .escape_debug()
-                    .to_string(),
-            });
-        }
+        let planned = engine.plan_run(policy, request)?;
+        Self::open_planned(engine, planned, surroundings).await
+    }
+
+    /// The same for what was planned already.
+    pub async fn open_planned(
+        engine: &Engine,
+        planned: Planned,
+        surroundings: Surroundings,
+    ) -> Result<Self, SessionError> {
+        let Planned {
+            policy,
+            request,
+            plan,
+            lease,
+            ..
+        } = planned;
+        check_names(&surroundings.globals, &surroundings.tools)?;
         let shared = Arc::new(Shared::new(plan.limits().output()));
         let (commands, receiver) = mpsc::channel(QUEUE);
         let mut keeper = Keeper::new(
             engine.clone(),
-            policy.clone(),
-            request.clone(),
+            policy,
+            request,
             (Arc::new(plan), lease),
             surroundings,
             Arc::clone(&shared),
@@ -141,8 +178,9 @@ impl Session {
         cell: impl Into<Cell>,
         sink: &mut (dyn SessionSink + Send),
     ) -> Result<Execution, SessionError> {
-        let cell = cell.into();
-        let size = Bytes::new(cell.code.len() as u64 + cell.stdin.as_ref().map_or(0, String::len) as u64);
+        let cell = Box::new(cell.into());
+        let length = cell.work.bytes().len() + cell.stdin.as_ref().map_or(0, String::len);
+        let size = Bytes::new(length as u64);
         if size > LONGEST_CODE {
             return Err(SessionError::CodeTooLarge {
                 size,
@@ -212,8 +250,17 @@ impl Session {
 
     /// [`Session::close`] for one of several owners: whatever the others ask for then fails.
     pub async fn end(&self) -> Result<(), SessionError> {
+        self.end_by(keeper::Ending::Close).await
+    }
+
+    /// Ends everything, like [`Session::end`], without waiting for what takes longer than a result should.
+    pub async fn discard(&self) -> Result<(), SessionError> {
+        self.end_by(keeper::Ending::Discard).await
+    }
+
+    async fn end_by(&self, ending: keeper::Ending) -> Result<(), SessionError> {
         let (answer, done) = oneshot::channel();
-        if self.commands.send(Command::Close { answer }).await.is_err() {
+        if self.commands.send(Command::End { ending, answer }).await.is_err() {
             // It is over already, and whoever ended it waited for that.
             return Ok(());
         }
@@ -230,5 +277,22 @@ impl Session {
             .send(command)
             .await
             .map_err(|_| self.shared.why_over())
+    }
+}
+
+/// Whether code could use all these names.
+fn check_names(globals: &BTreeMap<String, Value>, tools: &Tools) -> Result<(), SessionError> {
+    let mut names = globals.keys().map(String::as_str);
+    let bad = names.find(|name| !is_identifier(name)).or(tools.bad_name());
+    match bad {
+        None => Ok(()),
+        Some(name) => Err(SessionError::BadName {
+            name: name
+                .chars()
+                .take(80)
+                .collect::<String>()
+                .escape_debug()
+                .to_string(),
+        }),
     }
 }

@@ -162,6 +162,11 @@ impl Tools {
         self.by_name.insert(name.into(), callable);
     }
 
+    /// Takes the others in; of two with one name, the other stays.
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.by_name.extend(others.by_name);
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)
     }

@@ -91,7 +91,7 @@ pub use belljar_core::{
 };
 pub use belljar_engine::session::{
     Cell, EntryKind, Event, Expiry, FileEntry, FileError, FileReader, Interrupter, Logs, SessionError,
-    SessionSink,
+    SessionSink, Work,
 };
 pub use belljar_engine::{
     Arguments, Case, CaseEnd, CasesExecution, Engine, ExecuteIo, Execution, ToolError, Tools, environment,

@@ -165,12 +165,12 @@ impl Session {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), belljar::Error> {
-    /// use belljar::{Cell, Event, Session};
+    /// use belljar::{Cell, Event, Session, Work};
     ///
     /// let session = Session::builder().build().await?;
     /// let mut seen = Vec::new();
     /// let cell = Cell {
-    ///     code: "print(input().upper())".to_owned(),
+    ///     work: Work::Code("print(input().upper())".to_owned()),
     ///     stdin: Some("typed".to_owned()),
     ///     ..Cell::default()
     /// };

@@ -88,6 +88,13 @@ pub fn check_limits(policy: &Policy, asked: &LimitOverrides) -> Result<(), Denia
     limits::check(policy, asked)
 }
 
+/// Checks a command that one execution of a session asks for.
+pub fn check_command(policy: &Policy, argv: &[String]) -> Result<(), Denial> {
+    let request = Request::command(argv.to_vec());
+    check_source(policy, &request)?;
+    check_arguments(&request)
+}
+
 /// R12. It comes last: nobody is asked to approve what could not run anyway.
 fn check_approval(policy: &Policy, request: &Request) -> Result<(), Denial> {
     if !policy.require_approval || request.approved {

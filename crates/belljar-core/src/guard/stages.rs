@@ -64,13 +64,7 @@ pub(super) fn check_runner(language: Language, toolchain: &Toolchain) -> Result<
     }
     let known: Vec<_> = Language::ALL
         .iter()
-        .filter(|language| {
-            language
-                .spec()
-                .recipes
-                .iter()
-                .any(|recipe| recipe.runner.is_some())
-        })
+        .filter(|language| language.has_sessions())
         .map(|language| language.word())
         .collect();
     Err(Denial::new(

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belljar_core::outcome::Capture;
-use belljar_core::provider::{Ended, Heard, Stream};
+use belljar_core::outcome::{Capture, CollectedFile};
+use belljar_core::provider::{Ended, Heard, LONGEST_MESSAGE, Stream};
 use belljar_core::record::code_hash;
 use belljar_core::{Denial, Display, Limits, Outcome, Receipt, Record, Seconds, Usage, guard};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-use super::Cell;
 use super::calls::{self, Asked, Calls, Refusal};
 use super::error::SessionError;
 use super::event::Event;
 use super::interpreter::interpreting;
-use super::keeper::{Answer, Keeper};
-use super::message::{self, End, Execute, MOST_DISPLAYS, Said};
+use super::keeper::{Answer, Keeper, check_depth, too_large};
+use super::message::{self, End, Execute, MOST_DISPLAYS, RunCommand, Said, ToolName};
 use super::shared::Shared;
 use super::verdict::Over;
+use super::{Cell, Work, check_names};
 use crate::execute::{EngineError, Execution, denied, now};
 use crate::ident::fresh_id;
 use crate::tools::Arguments;
@@ -57,9 +57,12 @@ impl Keeper {
         events: UnboundedSender<Event>,
         answer: &mut Answer<Execution>,
     ) -> Result<Execution, SessionError> {
-        guard::check_limits(&self.policy, &cell.limits).map_err(|denial| self.denied(&cell, denial))?;
+        self.check(&cell)?;
         self.prepare().await?;
         self.executions += 1;
+        self.brought.extend(cell.tools.clone());
+        let mut tools = self.tools.clone();
+        tools.extend(self.brought.clone());
         let limits = self.plan.limits().lowered(&cell.limits);
         let output = limits.output().get();
         let run = Run {
@@ -69,7 +72,7 @@ impl Keeper {
             displays: Vec::new(),
             display_room: output,
             calls: Calls::new(
-                (self.tools.clone(), self.approver.clone()),
+                (tools, self.approver.clone()),
                 self.plan.session(),
                 self.last_call,
                 events.clone(),
@@ -82,11 +85,23 @@ impl Keeper {
         self.run(cell, run, answer).await
     }
 
+    /// What can be said against an execution before anything runs.
+    fn check(&self, cell: &Cell) -> Result<(), SessionError> {
+        check_names(&cell.globals, &cell.tools)?;
+        check_depth(&cell.globals)?;
+        let denied = |denial| SessionError::from(self.denied(cell, denial));
+        guard::check_limits(&self.policy, &cell.limits).map_err(denied)?;
+        match &cell.work {
+            Work::Code(_) => Ok(()),
+            Work::Command(argv) => guard::check_command(&self.policy, argv).map_err(denied),
+        }
+    }
+
     /// A refusal, with a record of the code that was refused.
     fn denied(&self, cell: &Cell, denial: Denial) -> EngineError {
         let mut error = denied(&self.policy, &self.request, denial);
         if let EngineError::Denied { record, .. } = &mut error {
-            record.code_hash = code_hash(cell.code.as_bytes());
+            record.code_hash = code_hash(&cell.work.bytes());
         }
         error
     }
@@ -100,6 +115,7 @@ impl Keeper {
         let started_at = now();
         let started = Instant::now();
         let too_old = self.too_old();
+        let message = message(&cell, run.id)?;
         if let Some(sandbox) = self.sandbox.as_mut() {
             sandbox.weigh(cell.weight);
         }
@@ -107,14 +123,7 @@ impl Keeper {
             return Err(SessionError::Closed);
         };
         interpreting.begin(&run.limits)?;
-        let execute = Execute {
-            op: "execute",
-            id: run.id,
-            code: &cell.code,
-            stdin: cell.stdin.as_deref(),
-        };
-        // Text and numbers cannot fail to be written.
-        interpreting.say(&serde_json::to_vec(&execute).unwrap_or_default());
+        interpreting.say(&message);
         let mut asking = run.calls.asking();
         let mut stopped_clock = StoppedClock::default();
         let mut insist = None;
@@ -194,10 +203,12 @@ impl Keeper {
         };
         let usage = interpreting.finish(&mut |stream: Stream, bytes: &[u8]| run.output(stream, bytes));
         let elapsed = started.elapsed().saturating_sub(stopped_clock.total());
-        let Some(sandbox) = &self.sandbox else {
+        let Some(sandbox) = &mut self.sandbox else {
             return Err(SessionError::Closed);
         };
+        let files = sandbox.collect(&cell.outputs, run.limits.output().get()).await;
         let told = Told {
+            files,
             sandbox_id: sandbox.id().to_owned(),
             receipt: sandbox.receipt(),
             usage: Usage {
@@ -235,7 +246,7 @@ impl Keeper {
                 .into_iter()
                 .map(|(what, count)| format!("{what} ({count})"))
                 .collect(),
-            files: Vec::new(),
+            files: told.files,
             duration: Seconds::new(told.usage.wall_seconds).unwrap_or(Seconds::ZERO),
             usage: told.usage,
             receipt: told.receipt,
@@ -243,7 +254,7 @@ impl Keeper {
             completed_at: now(),
         };
         let record = Record {
-            code_hash: code_hash(cell.code.as_bytes()),
+            code_hash: code_hash(&cell.work.bytes()),
             ..Record::of_outcome(fresh_id("rec"), &self.plan, &outcome)
         };
         Execution { outcome, record }
@@ -286,7 +297,37 @@ struct Told {
     sandbox_id: String,
     receipt: Receipt,
     usage: Usage,
+    files: Vec<CollectedFile>,
     started_at: f64,
+}
+
+/// What the runner is told to do.
+fn message(cell: &Cell, id: u64) -> Result<Vec<u8>, SessionError> {
+    let stdin = cell.stdin.as_deref();
+    let message = match &cell.work {
+        Work::Code(code) => serde_json::to_vec(&Execute {
+            op: "execute",
+            id,
+            code,
+            stdin,
+            globals: &cell.globals,
+            tools: cell.tools.names().map(|name| ToolName { name }).collect(),
+        }),
+        Work::Command(argv) => serde_json::to_vec(&RunCommand {
+            op: "command",
+            id,
+            argv,
+            stdin,
+        }),
+    };
+    let message = message.map_err(|error| SessionError::BadGlobal {
+        name: cell.globals.keys().next().cloned().unwrap_or_default(),
+        why: error.to_string(),
+    })?;
+    match message.len() > LONGEST_MESSAGE {
+        true => Err(too_large(&cell.globals)),
+        false => Ok(message),
+    }
 }
 
 /// What to do after a message.

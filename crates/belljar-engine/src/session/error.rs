@@ -14,6 +14,11 @@ pub enum SessionError {
     /// Its wall has no interpreters that stay.
     #[error("the {provider} provider has no sessions")]
     NoSessions { provider: &'static str },
+    /// It has programs alone, or commands alone.
+    #[error(
+        "this session has no interpreter; make one with a language that has sessions (python, javascript)"
+    )]
+    NoInterpreter,
     #[error("the interpreter did not start: {why}")]
     CannotStart { why: String },
     /// It lived too long or did nothing for too long.

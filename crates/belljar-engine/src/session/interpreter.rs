@@ -9,6 +9,7 @@ use super::error::SessionError;
 use super::keeper::Keeper;
 use super::message::{self, Said};
 use crate::judge::judge;
+use crate::tools::Tools;
 
 /// How much of what an interpreter printed before it was ready is told when it fails.
 const LAST_WORDS: usize = 2_000;
@@ -38,6 +39,9 @@ impl Keeper {
                 .and_then(|directory| directory.try_clone_to_owned().ok());
             self.shared.set_directory(directory);
             self.sandbox = Some(sandbox);
+        }
+        if self.programs {
+            return Ok(());
         }
         let started = self.start().await;
         if started.is_err() {
@@ -138,6 +142,11 @@ impl Keeper {
     }
 
     pub(super) async fn reset(&mut self) -> Result<(), SessionError> {
+        self.brought = Tools::default();
+        // Programs leave nothing but files, which a reset keeps.
+        if self.programs {
+            return self.prepare().await;
+        }
         if self.sandbox.is_some() && self.stop().await == StateLost::Variables {
             // That was asked for.
             self.lost = None;

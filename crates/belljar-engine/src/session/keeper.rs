@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use belljar_core::provider::Sandbox;
 use belljar_core::request::FileIn;
-use belljar_core::{GuestPath, Plan, Policy, Request, StateLost};
+use belljar_core::{GuestPath, Plan, Policy, Request, Source, StateLost, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, SessionError>>;
 #[derive(Debug)]
 pub(super) enum Command {
     Execute {
-        cell: Cell,
+        cell: Box<Cell>,
         events: mpsc::UnboundedSender<Event>,
         answer: Answer<Execution>,
     },
@@ -38,9 +38,19 @@ pub(super) enum Command {
         files: BTreeMap<GuestPath, FileIn>,
         answer: Answer<()>,
     },
-    Close {
+    End {
+        ending: Ending,
         answer: Answer<()>,
     },
+}
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Nothing is left afterwards.
+    Close,
+    /// Nothing runs any more, and the rest is cleared away.
+    Discard,
 }
 
 #[derive(Debug)]
@@ -49,7 +59,11 @@ pub(super) struct Keeper {
     pub(super) policy: Policy,
     pub(super) request: Request,
     pub(super) plan: Arc<Plan>,
+    /// Whether every execution is a program of its own.
+    pub(super) programs: bool,
     pub(super) tools: Tools,
+    /// Those that executions brought since the last reset.
+    pub(super) brought: Tools,
     pub(super) approver: Option<Approver>,
     /// The `setup` message, the same for every interpreter of this session.
     pub(super) setup: Vec<u8>,
@@ -81,14 +95,7 @@ impl Keeper {
             globals,
             approver,
         } = surroundings;
-        for (name, value) in &globals {
-            if !value.within_depth(DEEPEST_VALUE) {
-                return Err(SessionError::BadGlobal {
-                    name: name.clone(),
-                    why: format!("it is nested deeper than {DEEPEST_VALUE}"),
-                });
-            }
-        }
+        check_depth(&globals)?;
         let no_env = BTreeMap::new();
         let env = plan.stages().last().map_or(&no_env, |stage| stage.env());
         let output = plan.limits().output().get();
@@ -98,20 +105,16 @@ impl Keeper {
             why: error.to_string(),
         })?;
         if setup.len() > belljar_core::provider::LONGEST_MESSAGE {
-            let largest = globals
-                .into_iter()
-                .max_by_key(|(_, value)| value.to_json().map_or(0, |json| json.len()));
-            return Err(SessionError::BadGlobal {
-                name: largest.map(|(name, _)| name).unwrap_or_default(),
-                why: "all globals together are longer than 64 MiB; put such data into files".to_owned(),
-            });
+            return Err(too_large(&globals));
         }
         Ok(Self {
             engine,
             policy,
+            programs: !matches!(request.source, Source::Interpreter { .. }),
             request,
             plan,
             tools,
+            brought: Tools::default(),
             approver,
             setup,
             shared,
@@ -132,8 +135,8 @@ impl Keeper {
             tokio::select! {
                 command = commands.recv() => match command {
                     None => break,
-                    Some(Command::Close { answer }) => {
-                        let _ = answer.send(self.end().await);
+                    Some(Command::End { ending, answer }) => {
+                        let _ = answer.send(self.end(ending).await);
                         return;
                     }
                     Some(command) => {
@@ -153,7 +156,7 @@ impl Keeper {
             }
         }
         commands.close();
-        let _ = self.end().await;
+        let _ = self.end(Ending::Close).await;
     }
 
     /// Carries a command out; true if the session is too old to go on.
@@ -167,7 +170,10 @@ impl Keeper {
                 // A caller who gave up while waiting wants nothing executed.
                 if !answer.is_closed() {
                     self.shared.begin();
-                    let result = self.execute(cell, events, &mut answer).await;
+                    let result = match self.programs {
+                        true => self.run_program(*cell, events, &mut answer).await,
+                        false => self.execute(*cell, events, &mut answer).await,
+                    };
                     self.shared.end();
                     let told = result.is_ok();
                     // What nobody heard of is told with the next outcome.
@@ -184,7 +190,7 @@ impl Keeper {
                 let _ = answer.send(self.put(&files).await);
                 self.shared.touch();
             }
-            Command::Close { answer } => {
+            Command::End { answer, .. } => {
                 let _ = answer.send(Ok(()));
             }
         }
@@ -215,14 +221,41 @@ impl Keeper {
         self.opened + far(self.plan.session().max_age)
     }
 
-    /// Ends everything and waits for it.
-    async fn end(&mut self) -> Result<(), SessionError> {
+    /// Ends everything.
+    async fn end(&mut self, ending: Ending) -> Result<(), SessionError> {
         self.shared.set_directory(None);
         self.interpreting = false;
         match self.sandbox.take() {
-            Some(sandbox) => Ok(sandbox.close().await?),
+            Some(sandbox) => match ending {
+                Ending::Close => Ok(sandbox.close().await?),
+                Ending::Discard => Ok(sandbox.discard().await?),
+            },
             None => Ok(()),
         }
+    }
+}
+
+/// Whether a message can hold them.
+pub(super) fn check_depth(globals: &BTreeMap<String, Value>) -> Result<(), SessionError> {
+    match globals
+        .iter()
+        .find(|(_, value)| !value.within_depth(DEEPEST_VALUE))
+    {
+        None => Ok(()),
+        Some((name, _)) => Err(SessionError::BadGlobal {
+            name: name.clone(),
+            why: format!("it is nested deeper than {DEEPEST_VALUE}"),
+        }),
+    }
+}
+
+/// The complaint about globals that are too much, by the name of the largest.
+pub(super) fn too_large(globals: &BTreeMap<String, Value>) -> SessionError {
+    let length = |value: &Value| value.to_json().map_or(0, |json| json.len());
+    let largest = globals.iter().max_by_key(|(_, value)| length(value));
+    SessionError::BadGlobal {
+        name: largest.map(|(name, _)| name.clone()).unwrap_or_default(),
+        why: "all globals together are longer than 64 MiB; put such data into files".to_owned(),
     }
 }
 

@@ -82,6 +82,19 @@ pub(super) struct Execute<'a> {
     pub id: u64,
     pub code: &'a str,
     pub stdin: Option<&'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub globals: &'a BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolName<'a>>,
+}
+
+/// A program to start.
+#[derive(Serialize)]
+pub(super) struct RunCommand<'a> {
+    pub op: &'static str,
+    pub id: u64,
+    pub argv: &'a [String],
+    pub stdin: Option<&'a str>,
 }
 
 /// The answer to a tool call; `value` is JSON already.
@@ -145,6 +158,16 @@ pub(super) enum End {
     Interrupted(Exception),
     Refused(Exception),
     Exit(i32),
+    /// A command ended.
+    Command(CommandEnd),
+}
+
+/// How a command ended, by the word of the interpreter that started it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum CommandEnd {
+    Exited(i32),
+    Signaled(i32),
+    CannotStart(String),
 }
 
 /// Every field that any event has.
@@ -162,6 +185,8 @@ struct Fieldset {
     kwargs: Option<Value>,
     status: Option<String>,
     error: Option<Told>,
+    exit_code: Option<u8>,
+    signal: Option<u8>,
 }
 
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
@@ -235,6 +260,12 @@ impl Fieldset {
                     ("error", error) => End::Raised(error?.into()),
                     ("interrupted", error) => End::Interrupted(error.unwrap_or_default().into()),
                     ("refused", error) => End::Refused(error?.into()),
+                    ("command", error) => End::Command(match (self.exit_code, self.signal, error) {
+                        (Some(code), None, None) => CommandEnd::Exited(code.into()),
+                        (None, Some(signal @ 1..=64), None) => CommandEnd::Signaled(signal.into()),
+                        (None, None, Some(error)) => CommandEnd::CannotStart(error.message),
+                        _ => return None,
+                    }),
                     ("exit", error) => End::Exit(exit_code(&error.unwrap_or_default().message)),
                     _ => return None,
                 },
@@ -288,6 +319,14 @@ mod tests {
             end(r#""status":"exit","error":{"type":"SystemExit","message":"3"}"#),
             End::Exit(3)
         );
+        assert_eq!(
+            end(r#""status":"command","exit_code":3"#),
+            End::Command(CommandEnd::Exited(3))
+        );
+        assert_eq!(
+            end(r#""status":"command","signal":9"#),
+            End::Command(CommandEnd::Signaled(9))
+        );
         let Said::ToolCall {
             call, args, kwargs, ..
         } = said(
@@ -307,6 +346,11 @@ mod tests {
             r#"{"event":"done"}"#,
             r#"{"event":"done","id":-1,"status":"ok"}"#,
             r#"{"event":"done","id":1,"status":"great"}"#,
+            r#"{"event":"done","id":1,"status":"command"}"#,
+            r#"{"event":"done","id":1,"status":"command","exit_code":256}"#,
+            r#"{"event":"done","id":1,"status":"command","signal":0}"#,
+            r#"{"event":"done","id":1,"status":"command","signal":65}"#,
+            r#"{"event":"done","id":1,"status":"command","exit_code":0,"signal":9}"#,
             r#"{"event":7}"#,
             r#"{"event":"tool_call","id":1,"call":1,"name":"f","args":{}}"#,
             "[]",

@@ -4,7 +4,7 @@ use belljar_core::outcome::Failure;
 use belljar_core::provider::Ended;
 use belljar_core::{Exception, FailureKind, Limits, SandboxStatus, StageKind, Value};
 
-use super::message::End;
+use super::message::{CommandEnd, End};
 use crate::judge::{Judgement, judge};
 
 /// How an execution came to its end.
@@ -36,6 +36,15 @@ impl Over {
         };
         match self {
             Self::Said(End::Ok(value)) => ((SandboxStatus::Completed, Some(0), None, None), value, None),
+            Self::Said(End::Command(end)) => {
+                let ended = match end {
+                    CommandEnd::Exited(code) => Ended::Exited(code),
+                    CommandEnd::Signaled(signal) => Ended::Signaled(signal),
+                    // A guest's text, for people.
+                    CommandEnd::CannotStart(why) => Ended::CannotStart(why.chars().take(300).collect()),
+                };
+                (judge(StageKind::Run, limits, &ended), None, None)
+            }
             Self::Said(End::Exit(0)) => ((SandboxStatus::Completed, Some(0), None, None), None, None),
             Self::Said(End::Exit(code)) => {
                 let message = format!("the code asked to exit with {code}");

@@ -85,7 +85,7 @@ pub(super) async fn create(
         }
     };
     match params.mode {
-        Mode::Stream => Ok(stream::tell(started, output, stream::output)),
+        Mode::Stream => Ok(stream::tell(started, output)),
         Mode::Background => {
             let execution = Execution {
                 execution_id: started.execution_id,

@@ -27,7 +27,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use openapi::document;
-pub use server::{Limits, serve};
+pub use server::{Limits, Listen, serve};
 
 use crate::service::Service;
 

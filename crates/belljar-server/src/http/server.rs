@@ -8,7 +8,8 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,9 +38,30 @@ impl Default for Limits {
     }
 }
 
+/// Where connections come from.
+pub trait Listen: Send {
+    type Connection: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// The next one. Cancel-safe.
+    fn accept(&mut self, limits: &Limits) -> impl Future<Output = io::Result<Self::Connection>> + Send;
+}
+
+impl Listen for TcpListener {
+    type Connection = TcpStream;
+
+    async fn accept(&mut self, limits: &Limits) -> io::Result<TcpStream> {
+        let (socket, _) = Self::accept(self).await?;
+        let _ = socket.set_nodelay(true);
+        // The kernel ends a connection whose peer has no room for what it asked for.
+        let millis = u32::try_from(limits.taking.as_millis()).unwrap_or(u32::MAX);
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&socket, millis);
+        Ok(socket)
+    }
+}
+
 /// Serves until `end` resolves, and then until what is under way is answered.
 pub async fn serve(
-    listener: TcpListener,
+    mut listener: impl Listen,
     router: Router,
     limits: Limits,
     end: impl Future<Output = ()>,
@@ -52,8 +74,8 @@ pub async fn serve(
             place = Arc::clone(&places).acquire_owned() => place.map_err(io::Error::other)?,
             () = &mut end => break,
         };
-        let (socket, _) = tokio::select! {
-            accepted = listener.accept() => match accepted {
+        let socket = tokio::select! {
+            accepted = listener.accept(&limits) => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // No descriptors are left, or the peer was gone at once. The next one may do better.
@@ -64,10 +86,6 @@ pub async fn serve(
             },
             () = &mut end => break,
         };
-        let _ = socket.set_nodelay(true);
-        // The kernel ends a connection whose peer has no room for what it asked for.
-        let millis = u32::try_from(limits.taking.as_millis()).unwrap_or(u32::MAX);
-        let _ = rustix::net::sockopt::set_tcp_user_timeout(&socket, millis);
         let service = TowerToHyperService::new(router.clone());
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder

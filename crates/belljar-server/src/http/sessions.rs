@@ -139,7 +139,7 @@ pub(super) async fn execute(
     let sender = (params.mode == CellMode::Stream).then_some(sender);
     let started = shared.service.execute_cell(live, cell, sender).await?;
     match params.mode {
-        CellMode::Stream => Ok(stream::tell(started, events, stream::happening)),
+        CellMode::Stream => Ok(stream::tell(started, events)),
         CellMode::Wait => {
             let _guard = started.cancel.drop_guard();
             let execution = started.done.await.unwrap_or(Err(ServiceError::ShuttingDown))?;

@@ -46,7 +46,7 @@ const CAPS: JsonCaps = JsonCaps {
 /// What comes in.
 #[derive(Debug)]
 enum In {
-    Execute(ExecuteIn),
+    Execute(Box<ExecuteIn>),
     Interrupt,
     Reset(ResetIn),
     ToolResult(ToolResultIn),
@@ -61,18 +61,10 @@ struct TypeIn {
     id: serde_json::Value,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 struct ExecuteIn {
-    #[serde(rename = "type")]
-    _kind: IgnoredAny,
-    #[serde(default)]
     id: serde_json::Value,
-    code: String,
-    #[serde(default)]
-    stdin: Option<String>,
-    #[serde(default)]
-    limits: crate::wire::LimitWishes,
+    cell: CellRequest,
 }
 
 #[derive(Debug, Deserialize)]
@@ -126,7 +118,13 @@ impl In {
             return Err(serde_json::Error::custom(form));
         }
         Ok(match kind.as_str() {
-            "execute" => Self::Execute(serde_json::from_str(text)?),
+            "execute" => {
+                let mut fields: serde_json::Map<_, _> = serde_json::from_str(text)?;
+                fields.remove("type");
+                fields.remove("id");
+                let cell = serde_json::from_value(fields.into())?;
+                Self::Execute(Box::new(ExecuteIn { id, cell }))
+            }
             "interrupt" => serde_json::from_str::<InterruptIn>(text).map(|_| Self::Interrupt)?,
             "reset" => Self::Reset(serde_json::from_str(text)?),
             "tool_result" => Self::ToolResult(serde_json::from_str(text)?),
@@ -275,13 +273,7 @@ impl Conversation {
 
     async fn take(&mut self, message: In) {
         match message {
-            In::Execute(ExecuteIn {
-                id,
-                code,
-                stdin,
-                limits,
-                ..
-            }) => self.execute(id, CellRequest { code, stdin, limits }).await,
+            In::Execute(wish) => self.execute(wish.id, wish.cell).await,
             In::Interrupt => {
                 self.live.interrupt();
             }

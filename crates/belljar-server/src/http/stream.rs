@@ -14,13 +14,13 @@ use tokio_util::sync::DropGuard;
 
 use belljar_engine::session::Event as SessionEvent;
 
-use crate::service::{Output, ServiceError, Started};
+use crate::service::{ServiceError, Started};
 use crate::wire;
 
 /// What is still to be told.
-enum State<T> {
+enum State {
     Running {
-        happening: mpsc::UnboundedReceiver<T>,
+        happening: mpsc::UnboundedReceiver<SessionEvent>,
         done: oneshot::Receiver<Result<wire::Execution, ServiceError>>,
         /// Whoever hangs up ends it.
         guard: DropGuard,
@@ -29,11 +29,7 @@ enum State<T> {
 }
 
 /// Tells an execution: `started`, or `pending` where somebody has to approve it, `output` as it comes, and at last `result` or `problem`.
-pub(super) fn tell<T: Send + 'static>(
-    started: Started,
-    happening: mpsc::UnboundedReceiver<T>,
-    form: fn(T) -> (&'static str, Value),
-) -> Response {
+pub(super) fn tell(started: Started, happening: mpsc::UnboundedReceiver<SessionEvent>) -> Response {
     let name = match started.approval_id {
         Some(_) => "pending",
         None => "started",
@@ -59,7 +55,7 @@ pub(super) fn tell<T: Send + 'static>(
             return None;
         };
         if let Some(one) = happening.recv().await {
-            let (name, data) = form(one);
+            let (name, data) = self::happening(one);
             let state = State::Running {
                 happening,
                 done,
@@ -83,12 +79,7 @@ fn event(name: &str, data: &Value) -> Event {
     Event::default().event(name).data(data.to_string())
 }
 
-/// A piece of output, as an event.
-pub(super) fn output((stream, bytes): Output) -> (&'static str, Value) {
-    ("output", piece(stream, &bytes))
-}
-
-/// What happens in a session, as an event.
+/// What happens, as an event.
 pub(super) fn happening(event: SessionEvent) -> (&'static str, Value) {
     match event {
         SessionEvent::Output(stream, bytes) => ("output", piece(stream, &bytes)),

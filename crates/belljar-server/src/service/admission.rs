@@ -59,6 +59,7 @@ impl Service {
         record: &Record,
         repeat: Option<Repeat>,
         queue: Queue,
+        is_kept: bool,
     ) -> Result<Admitted, ServiceError> {
         let enter = || self.gate.enter(record.tenant_id.as_deref().unwrap_or_default());
         let begun = if record.status == SandboxStatus::Pending {
@@ -72,6 +73,9 @@ impl Service {
                 Queue::Gate => Admission::Ticket(enter()?),
                 Queue::Session => Admission::Later,
             };
+            if !is_kept {
+                return Ok(Admitted::Yes(admission));
+            }
             let begin = Begin {
                 record: record.clone(),
                 server_id: self.server_id.clone(),

@@ -9,7 +9,7 @@ use similar::TextDiff;
 use super::Service;
 use super::error::ServiceError;
 use crate::store::{Approval, ApprovalKind, RecordFilter};
-use crate::wire::{self, ExecutionRequest};
+use crate::wire::{self, CommandWish, ExecutionRequest};
 
 /// How many records of a run id are looked through for code that was approved.
 const LOOKED_THROUGH: usize = 100;
@@ -113,7 +113,13 @@ pub(super) fn asks(wish: &ExecutionRequest, policy: &Policy) -> Vec<String> {
         asks.push(format!("network: {network}"));
     }
     if let Some(command) = &wish.command {
-        asks.push(format!("a command: {}", command.join(" ")));
+        asks.push(format!(
+            "a command: {}",
+            match command {
+                CommandWish::Words(words) => words.join(" "),
+                CommandWish::Line(line) => line.clone(),
+            }
+        ));
     }
     if let Some(environment) = wish.environment.as_ref().filter(|name| *name != "host") {
         asks.push(format!("environment: {environment}"));

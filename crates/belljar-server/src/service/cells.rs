@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use belljar_core::record::code_hash;
 use belljar_core::{Record, SandboxStatus, Weight};
-use belljar_engine::session::{Cell, Event};
-use belljar_engine::{Execution, fresh_id};
+use belljar_engine::session::{Cell, Event, Work};
+use belljar_engine::{Execution, Session, fresh_id};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug_span};
@@ -16,7 +16,7 @@ use super::admission::{Admission, Admitted, Queue};
 use super::conclude::{Job, Started};
 use super::error::ServiceError;
 use super::sessions::{LiveSession, MOST_WAITING, of_session};
-use crate::wire::{CellRequest, ExecutionRequest};
+use crate::wire::{self, CellRequest, CommandWish, ExecutionRequest};
 
 /// How long code that was interrupted for its caller may take to end before it is ended.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,10 +37,17 @@ impl Service {
             waiting: MOST_WAITING,
         })?;
         let cell = Cell {
+            work: wish.work()?,
             limits: wish.limits.overrides()?,
-            code: wish.code,
+            globals: wire::globals(&wish.globals)?,
+            tools: live.bridge.tools(&wish.tools),
+            outputs: wire::paths("outputs", &wish.outputs)?,
             stdin: wish.stdin,
             weight: Weight::FULL,
+        };
+        let (code, command) = match &cell.work {
+            Work::Code(code) => (Some(code.clone()), None),
+            Work::Command(argv) => (None, Some(CommandWish::Words(argv.clone()))),
         };
         let status = match live.policy.require_approval {
             true => SandboxStatus::Pending,
@@ -50,14 +57,15 @@ impl Service {
             record_id: fresh_id("exe"),
             status,
             created_at: self.now(),
-            code_hash: code_hash(cell.code.as_bytes()),
+            code_hash: code_hash(&cell.work.bytes()),
             ..live.record.clone()
         };
         // What an approver is shown.
         let shown = ExecutionRequest {
             policy_id: Some(live.policy.policy_id.clone()),
             language: live.request.language().map(|language| language.word().to_owned()),
-            code: Some(cell.code.clone()),
+            code,
+            command,
             env: live.request.env.clone(),
             mounts: live.request.mounts.iter().map(ToString::to_string).collect(),
             environment: live.request.environment.as_ref().map(ToString::to_string),
@@ -67,7 +75,7 @@ impl Service {
             ..ExecutionRequest::default()
         };
         let admission = match self
-            .admit(&shown, &live.policy, &record, None, Queue::Session)
+            .admit(&shown, &live.policy, &record, None, Queue::Session, live.is_kept)
             .await?
         {
             Admitted::Yes(admission) => admission,
@@ -80,10 +88,11 @@ impl Service {
         let job = Job {
             record: record.clone(),
             approval_id: admission.approval_id(),
-            code: live.policy.keep_code.then(|| cell.code.clone().into_bytes()),
+            code: live.policy.keep_code.then(|| cell.work.bytes()),
             metadata: live.request.caller.metadata.clone(),
             session_id: Some(live.session_id.clone()),
             keep: false,
+            is_kept: live.is_kept,
             cancel: CancellationToken::new(),
         };
         let cancel = job.cancel.clone();
@@ -123,18 +132,29 @@ async fn run(
         weight: turn.weight(),
         ..cell
     };
-    let executing = live.session.execute(cell, &mut sink);
-    let mut executing = std::pin::pin!(executing.instrument(debug_span!("run")));
-    let ended = tokio::select! {
-        ended = &mut executing => Some(ended),
-        () = cancel.cancelled() => {
-            live.interrupt();
-            tokio::time::timeout(PATIENCE, executing).await.ok()
-        }
-    };
-    match ended {
+    let executing = live
+        .session
+        .execute(cell, &mut sink)
+        .instrument(debug_span!("run"));
+    match until_cancelled(executing, &live.session, &cancel).await {
         Some(ended) => ended.map_err(of_session),
         // Dropping it ends it, which nobody waits for.
         None => Err(ServiceError::Cancelled),
+    }
+}
+
+/// Waits for an execution; where it is cancelled, it is interrupted, and given up if it does not mind that.
+pub(super) async fn until_cancelled<T>(
+    executing: impl Future<Output = T>,
+    session: &Session,
+    cancel: &CancellationToken,
+) -> Option<T> {
+    let mut executing = std::pin::pin!(executing);
+    tokio::select! {
+        ended = &mut executing => Some(ended),
+        () = cancel.cancelled() => {
+            session.interrupter().interrupt();
+            tokio::time::timeout(PATIENCE, executing).await.ok()
+        }
     }
 }

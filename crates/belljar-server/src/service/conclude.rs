@@ -34,6 +34,8 @@ pub(super) struct Job {
     pub(super) session_id: Option<String>,
     /// Whether somebody comes for the result later.
     pub(super) keep: bool,
+    /// Whether its record is.
+    pub(super) is_kept: bool,
     pub(super) cancel: CancellationToken,
 }
 
@@ -157,6 +159,9 @@ impl Service {
             false => None,
         };
         self.metrics.ended(&record);
+        if !job.is_kept {
+            return ran.map(|_| execution);
+        }
         let finish = Finish {
             record,
             more,

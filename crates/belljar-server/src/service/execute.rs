@@ -5,7 +5,8 @@ use std::sync::Arc;
 use belljar_core::provider::Stream;
 use belljar_core::record::code_hash;
 use belljar_core::{Denial, DenialCode, Policy, Record, Request, SandboxStatus};
-use belljar_engine::{EngineError, ExecuteIo, Execution, Planned, fresh_id};
+use belljar_engine::session::{Cell, Event, Surroundings, Work};
+use belljar_engine::{EngineError, ExecuteIo, Execution, Planned, Session, fresh_id};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -13,9 +14,11 @@ use tracing::{Instrument, debug_span};
 
 use super::Service;
 use super::admission::{Admission, Admitted, Queue};
+use super::cells::until_cancelled;
 use super::conclude::{Job, Started};
 use super::error::ServiceError;
 use super::identity::Identity;
+use super::sessions::of_session;
 use crate::store::{Repeat, Role};
 use crate::wire::{self, ExecutionRequest, WireError};
 
@@ -35,9 +38,6 @@ pub struct Asked {
     pub keep: bool,
 }
 
-/// A piece of output as it comes.
-pub type Output = (Stream, Vec<u8>);
-
 /// What came of asking.
 #[derive(Debug)]
 pub enum Answer {
@@ -52,7 +52,7 @@ impl Service {
     pub async fn execute(
         self: &Arc<Self>,
         asked: Asked,
-        output: Option<mpsc::UnboundedSender<Output>>,
+        events: Option<mpsc::UnboundedSender<Event>>,
     ) -> Result<Answer, ServiceError> {
         let Asked {
             who,
@@ -63,38 +63,57 @@ impl Service {
         who.may(Role::Run)?;
         let repeat = repeat_key.map(|key| self.repeat(key, &wish)).transpose()?;
         let mut request = wish.to_request()?;
+        if wish.workspace.is_some() && !self.is_owned() {
+            return Err(WireError::new(
+                "workspace",
+                "is for an engine of one's own; use `files`, or a session",
+            )
+            .into());
+        }
         request.caller.tenant_id = Some(self.tenant_of(&who, wish.tenant_id.as_deref()).await?);
-        let policy = self.policy_for(wish.policy_id.as_deref()).await?;
+        let policy = self.policy_for(wish.policy_id.as_deref(), &request).await?;
         // The guard asks for approval last, so what is planned as approved only lacks that.
         let needs_approval = policy.require_approval || wish.is_escalated()?;
         request.approved = needs_approval;
-        let planned = self.plan(&who, &policy, &request).await?;
+        let keep = keep || repeat.is_some();
+        let is_kept = keep || needs_approval || self.keeps_record(wish.policy_id.as_deref());
+        let cell = wish.evaluate.then(|| cell(&wish)).transpose()?;
+        let planned = self.plan(&who, &policy, &request, is_kept).await?;
         let status = match needs_approval {
             true => SandboxStatus::Pending,
             false => SandboxStatus::Running,
         };
-        let record = Record::of_plan(fresh_id("exe"), planned.plan(), status, self.now());
-        let keep = keep || repeat.is_some();
-        let admission = match self.admit(&wish, &policy, &record, repeat, Queue::Gate).await? {
+        let mut record = Record::of_plan(fresh_id("exe"), planned.plan(), status, self.now());
+        if let Some(cell) = &cell {
+            record.code_hash = code_hash(&cell.work.bytes());
+        }
+        let admission = match self
+            .admit(&wish, &policy, &record, repeat, Queue::Gate, is_kept)
+            .await?
+        {
             Admitted::Yes(admission) => admission,
             Admitted::Repeated(execution_id) => return self.repeated(&who, &execution_id).await,
         };
         let job = Job {
             record: record.clone(),
             approval_id: admission.approval_id(),
-            code: policy.keep_code.then(|| request.code_bytes()),
+            code: policy.keep_code.then(|| match &cell {
+                Some(cell) => cell.work.bytes(),
+                None => request.code_bytes(),
+            }),
             metadata: request.caller.metadata,
             session_id: None,
             keep,
+            is_kept,
             cancel: CancellationToken::new(),
         };
         let way = Way {
             record,
             policy,
             cancel: job.cancel.clone(),
-            output,
+            events,
         };
-        let run = run(Arc::clone(self), admission, planned, way);
+        let run = run(Arc::clone(self), admission, planned, cell, way);
         Ok(Answer::Started(Box::new(self.start(job, run))))
     }
 
@@ -104,6 +123,7 @@ impl Service {
         who: &Identity,
         policy: &Policy,
         request: &Request,
+        is_kept: bool,
     ) -> Result<Planned, ServiceError> {
         let denied = if who.may_use(&policy.policy_id) {
             match self.engine.plan_run(policy, request) {
@@ -119,13 +139,20 @@ impl Service {
         let (denial, mut record) = denied;
         record.created_at = self.now();
         record.completed_at = Some(record.created_at);
-        let more = json!({ "denial": denial, "metadata": request.caller.metadata });
-        self.store.refuse((*record).clone(), more).await?;
+        if is_kept {
+            let more = json!({ "denial": denial, "metadata": request.caller.metadata });
+            self.store.refuse((*record).clone(), more).await?;
+        }
         Err(ServiceError::Denied {
             denial,
             record,
             retry_after: None,
         })
+    }
+
+    /// Whether there is a record in the store of what runs under that policy.
+    pub(super) fn keeps_record(&self, policy_id: Option<&str>) -> bool {
+        policy_id.is_some() || !self.is_owned()
     }
 
     /// The tenant that a request is for, which is there.
@@ -173,7 +200,7 @@ struct Way {
     record: Record,
     policy: Arc<Policy>,
     cancel: CancellationToken,
-    output: Option<mpsc::UnboundedSender<Output>>,
+    events: Option<mpsc::UnboundedSender<Event>>,
 }
 
 /// Waits for its turn and runs it.
@@ -181,22 +208,32 @@ async fn run(
     service: Arc<Service>,
     admission: Admission,
     planned: Planned,
+    cell: Option<Cell>,
     way: Way,
 ) -> Result<Execution, ServiceError> {
     let Way {
         record,
         policy,
         cancel,
-        output,
+        events,
     } = way;
     let waiting = service.turn(admission, &record, &policy, &cancel);
     let turn = waiting.instrument(debug_span!("wait")).await?;
-    let mut sink = |stream: Stream, bytes: &[u8]| {
-        if let Some(output) = &output {
+    let tell = |event: Event| {
+        if let Some(events) = &events {
             // Nobody need listen any more.
-            let _ = output.send((stream, bytes.to_vec()));
+            let _ = events.send(event);
         }
     };
+    if let Some(cell) = cell {
+        let cell = Cell {
+            weight: turn.weight(),
+            ..cell
+        };
+        let evaluating = evaluate(&service, planned, cell, tell, &cancel);
+        return evaluating.instrument(debug_span!("run")).await;
+    }
+    let mut sink = |stream: Stream, bytes: &[u8]| tell(Event::Output(stream, bytes.to_vec()));
     let io = ExecuteIo {
         sink: Some(&mut sink),
         stdin: None,
@@ -208,6 +245,48 @@ async fn run(
     let ran = running.instrument(debug_span!("run")).await;
     drop(turn);
     ran.map_err(ServiceError::of_engine)
+}
+
+/// Executes a cell in a sandbox of its own.
+async fn evaluate(
+    service: &Service,
+    planned: Planned,
+    cell: Cell,
+    mut tell: impl FnMut(Event) + Send,
+    cancel: &CancellationToken,
+) -> Result<Execution, ServiceError> {
+    let surroundings = Surroundings {
+        globals: cell.globals.clone(),
+        ..Surroundings::default()
+    };
+    let cell = Cell {
+        globals: std::collections::BTreeMap::new(),
+        ..cell
+    };
+    let session = Session::open_planned(&service.engine, planned, surroundings)
+        .await
+        .map_err(of_session)?;
+    let ran = match until_cancelled(session.execute(cell, &mut tell), &session, cancel).await {
+        Some(ran) => ran.map_err(of_session),
+        None => Err(ServiceError::Cancelled),
+    };
+    session.discard().await.map_err(of_session)?;
+    ran
+}
+
+/// What is to be executed where the code is evaluated.
+fn cell(wish: &ExecutionRequest) -> Result<Cell, ServiceError> {
+    if wish.stdin_base64.is_some() {
+        let text_alone = "is for programs; code that is evaluated reads text";
+        return Err(WireError::new("stdin_base64", text_alone).into());
+    }
+    Ok(Cell {
+        work: Work::Code(wish.code.clone().unwrap_or_default()),
+        stdin: wish.stdin.clone(),
+        globals: wire::globals(&wish.globals)?,
+        outputs: wire::paths("outputs", &wish.outputs)?,
+        ..Cell::default()
+    })
 }
 
 fn not_for_key(policy: &Policy) -> Denial {

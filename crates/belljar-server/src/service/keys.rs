@@ -56,7 +56,7 @@ impl Service {
             return Err(WireError::new("expires_at", "is too far away; leave it out for never").into());
         }
         for policy in wish.policies.iter().flatten() {
-            self.policy_for(Some(policy)).await?;
+            self.policy_of_id(policy).await?;
         }
         let (policies, expires_at) = who.passes_on(wish.policies, wish.expires_at)?;
         let row = KeyRow {

@@ -35,7 +35,7 @@ use belljar_engine::{Engine, fresh_id};
 pub use clock::Clock;
 pub use conclude::Started;
 pub use error::ServiceError;
-pub use execute::{Answer, Asked, Output};
+pub use execute::{Answer, Asked};
 pub use gate::{Gate, GateSettings};
 pub use identity::Identity;
 pub use keys::KeyWish;
@@ -58,13 +58,24 @@ pub const DEFAULT_TENANT: &str = "default";
 /// How often what is kept no longer is forgotten, and what dead servers left is ended.
 const HOUSEKEEPING: Duration = Duration::from_secs(30);
 
+/// Who may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callers {
+    /// Whoever has a key, and may do what that is for.
+    WithKeys,
+    /// Whoever comes, and may do everything.
+    Anyone,
+    /// The one who started it. Where no policy is named, asking is enough, and the record comes with the result and is
+    /// not kept.
+    Owner,
+}
+
 /// How a service is to be.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub store: Place,
     pub gate: GateSettings,
-    /// Whether whoever comes without a key may do everything.
-    pub dev: bool,
+    pub callers: Callers,
     /// Policies from files, beside the built-in ones. They cannot be changed by callers.
     pub policies: Vec<Policy>,
     /// How long results are kept that somebody comes for later.
@@ -123,7 +134,7 @@ impl Service {
             created_at: service.now(),
         };
         store.add_tenant(tenant, server_id).await?;
-        let first_key = match store.has_admin().await? {
+        let first_key = match service.is_owned() || store.has_admin().await? {
             true => None,
             false => Some(store.add_key(first_key(service.now()), server_id).await?.0),
         };
@@ -143,7 +154,7 @@ impl Service {
         let settings = Settings {
             store,
             gate: GateSettings::default(),
-            dev: true,
+            callers: Callers::Anyone,
             policies: Vec::new(),
             keep_results: Duration::ZERO,
             retention: None,
@@ -193,8 +204,13 @@ impl Service {
         self.clock.now()
     }
 
-    pub const fn is_dev(&self) -> bool {
-        self.settings.dev
+    /// Whether whoever comes without a key may do everything.
+    pub(crate) fn needs_no_key(&self) -> bool {
+        self.settings.callers != Callers::WithKeys
+    }
+
+    fn is_owned(&self) -> bool {
+        self.settings.callers == Callers::Owner
     }
 
     /// Forgets what is kept no longer, and ends what servers left that are gone.

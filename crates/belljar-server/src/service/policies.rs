@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belljar_core::Policy;
+use belljar_core::{Policy, Request};
 use serde_json::Value;
 
 use super::Service;
@@ -77,8 +77,25 @@ impl Policies {
 
 impl Service {
     /// The policy that a request is held against (R8).
-    pub(super) async fn policy_for(&self, policy_id: Option<&str>) -> Result<Arc<Policy>, ServiceError> {
-        let policy_id = policy_id.unwrap_or(DEFAULT);
+    pub(super) async fn policy_for(
+        &self,
+        policy_id: Option<&str>,
+        request: &Request,
+    ) -> Result<Arc<Policy>, ServiceError> {
+        match policy_id {
+            Some(policy_id) => self.policy_of_id(policy_id).await,
+            None if self.is_owned() => {
+                let policy = Policy::for_owner(request);
+                policy
+                    .map(Arc::new)
+                    .map_err(|error| WireError::new("limits", error.to_string()).into())
+            }
+            None => self.policy_of_id(DEFAULT).await,
+        }
+    }
+
+    /// The policy of that id as it is now.
+    pub(super) async fn policy_of_id(&self, policy_id: &str) -> Result<Arc<Policy>, ServiceError> {
         if let Some(found) = self.policies.fixed.get(policy_id) {
             return Ok(Arc::clone(&found.policy));
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belljar_core::request::FileIn;
-use belljar_core::{GuestPath, Policy, Record, Request, SandboxStatus};
+use belljar_core::{GuestPath, Policy, Record, Request, SandboxStatus, Source};
 use belljar_engine::session::{FileEntry, FileReader, Logs, Surroundings};
 use belljar_engine::{Approver, EngineError, Session, SessionError, ToolError, fresh_id};
 use serde_json::json;
@@ -29,6 +29,8 @@ pub struct LiveSession {
     pub(super) policy: Arc<Policy>,
     /// The record of whatever it executes, as far as that is known.
     pub(super) record: Record,
+    /// Whether records of what it executes are kept.
+    pub(super) is_kept: bool,
     pub(super) session: Session,
     pub(super) tool_names: Vec<String>,
     pub(super) bridge: Bridge,
@@ -192,13 +194,19 @@ impl Service {
         }
         let mut request = wish.to_request()?;
         check_variables(&request)?;
-        let globals = wish.globals()?;
+        let globals = wire::globals(&wish.globals)?;
         let tenant = self.tenant_of(who, wish.tenant_id.as_deref()).await?;
         request.caller.tenant_id = Some(tenant.clone());
-        let policy = self.policy_for(wish.policy_id.as_deref()).await?;
+        let policy = self.policy_for(wish.policy_id.as_deref(), &request).await?;
+        if let (Source::Command { argv }, Some(allowed)) =
+            (&mut request.source, policy.allowed_commands.first())
+        {
+            *argv = vec![allowed.clone()];
+        }
         // Where somebody has to approve, it is what the session executes.
         request.approved = policy.require_approval;
-        let planned = self.plan(who, &policy, &request).await?;
+        let is_kept = self.keeps_record(wish.policy_id.as_deref());
+        let planned = self.plan(who, &policy, &request, is_kept).await?;
         let record = Record::of_plan(String::new(), planned.plan(), SandboxStatus::Running, self.now());
         let _opening = self.reserve(&tenant)?;
         let bridge = Bridge::default();
@@ -208,7 +216,7 @@ impl Service {
             globals,
             approver: Some(self.approver(&policy, &current)),
         };
-        let session = Session::open(&self.engine, &policy, &request, surroundings)
+        let session = Session::open_planned(&self.engine, planned, surroundings)
             .await
             .map_err(of_session)?;
         let live = Arc::new(LiveSession {
@@ -216,6 +224,7 @@ impl Service {
             request,
             policy,
             record,
+            is_kept,
             session,
             tool_names: wish.tools.clone(),
             bridge,
@@ -328,6 +337,7 @@ pub(super) fn of_session(error: SessionError) -> ServiceError {
         SessionError::Expired(_) | SessionError::Closed => ServiceError::Gone(error.to_string()),
         SessionError::CodeTooLarge { .. } => field("code", error),
         SessionError::BadName { .. } => field("tools", error),
+        SessionError::NoInterpreter => field("language", error),
         SessionError::BadGlobal { .. } => field("globals", error),
         SessionError::File(error) if error.kind == std::io::ErrorKind::NotFound => {
             ServiceError::not_found("file", &error.path)

@@ -16,11 +16,13 @@ use super::error::{During, StoreError};
 /// How long a database may take to answer to a new connection.
 const CONNECTING: Duration = Duration::from_secs(10);
 
-/// A file of SQLite, or a database of PostgreSQL by its URL.
+/// A file of SQLite, a database of PostgreSQL by its URL, or memory.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Place {
     Sqlite(PathBuf),
     Postgres(String),
+    /// The memory of this process, by a name within it: gone with the process.
+    Memory(String),
 }
 
 /// Every connection: what is committed is on the disk, and whoever finds the file busy waits.
@@ -30,7 +32,15 @@ const SQLITE: [&str; 3] = [
     "PRAGMA busy_timeout = 10000",
 ];
 
+/// Connections to memory share it, so that whoever reads would wait for whoever writes; one writer writes whole batches.
+const IN_MEMORY: [&str; 1] = ["PRAGMA busy_timeout = 10000"];
+
 impl Place {
+    /// A place of its own in the memory of this process.
+    pub fn memory() -> Self {
+        Self::Memory(belljar_engine::fresh_id("mem"))
+    }
+
     pub const fn is_postgres(&self) -> bool {
         matches!(self, Self::Postgres(_))
     }
@@ -39,6 +49,7 @@ impl Place {
         match self {
             Self::Sqlite(path) => format!("sqlite://{}?mode=rwc", escaped(path)),
             Self::Postgres(url) => url.clone(),
+            Self::Memory(name) => format!("sqlite:file:{name}?mode=memory&cache=shared"),
         }
     }
 
@@ -46,6 +57,7 @@ impl Place {
         match self {
             Self::Sqlite(_) => &SQLITE,
             Self::Postgres(_) => &[],
+            Self::Memory(_) => &IN_MEMORY,
         }
     }
 
@@ -161,6 +173,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "{}", path.display()),
+            Self::Memory(_) => f.write_str("memory"),
             Self::Postgres(url) => match url
                 .split_once("://")
                 .map(|(scheme, rest)| (scheme, rest.rsplit_once('@')))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use belljar_core::request::{Caller, Content, FileIn, Stdin};
+use belljar_core::request::{Caller, Content, FileIn, Stdin, Workspace};
 use belljar_core::{
     Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount, NetworkPolicy, Request,
     Source,
@@ -30,7 +30,17 @@ pub struct ExecutionRequest {
     /// The program's text. This or `command`.
     pub code: Option<String>,
     /// A program and its arguments, without a shell between. This or `code`.
-    pub command: Option<Vec<String>>,
+    pub command: Option<CommandWish>,
+    /// Execute the code as a session would, in a sandbox of its own: it may end in an expression, and the outcome has its
+    /// value, its displays and what it raised. For languages that have sessions.
+    pub evaluate: bool,
+    /// With `evaluate`: data that the code finds under these names.
+    #[schema(value_type = BTreeMap<String, Object>)]
+    pub globals: BTreeMap<String, serde_json::Value>,
+    /// With `evaluate`: the only modules that the code may import.
+    pub allow_imports: Option<Vec<String>>,
+    /// With `evaluate`: names that the code may not call.
+    pub forbid_calls: Vec<String>,
     /// What the program reads.
     pub stdin: Option<String>,
     /// The same where it is not text.
@@ -45,6 +55,8 @@ pub struct ExecutionRequest {
     pub outputs: Vec<String>,
     /// `HOST:GUEST[:ro|rw]`, where the policy lists it.
     pub mounts: Vec<String>,
+    /// A directory of the host that is the work directory, for an engine of one's own.
+    pub workspace: Option<String>,
     /// The environment with its packages; `host` unless said.
     pub environment: Option<String>,
     /// `none`, `local`, `restricted` or `full`; what the policy gives unless said.
@@ -66,6 +78,25 @@ pub struct ExecutionRequest {
     pub run_id: Option<String>,
     /// Whatever else should stand in the record.
     pub metadata: BTreeMap<String, String>,
+}
+
+/// A command: its words, or one line that is split as a shell would split it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "a list of words, or a line of text")]
+pub enum CommandWish {
+    Words(Vec<String>),
+    Line(String),
+}
+
+impl CommandWish {
+    /// The words of it. What a shell would act on is refused (R56, R57).
+    pub fn words(&self) -> Result<Vec<String>, WireError> {
+        match self {
+            Self::Words(words) => Ok(words.clone()),
+            Self::Line(line) => belljar_core::command::split(line)
+                .map_err(|error| WireError::new("command", error.to_string())),
+        }
+    }
 }
 
 /// A file's content.
@@ -130,6 +161,18 @@ impl ExecutionRequest {
             caller: self.caller()?,
             ..Request::command(Vec::new())
         };
+        match (self.evaluate, request.language()) {
+            (true, Some(language)) => {
+                request.source = Request::interpreter(language).source;
+                request.session.imports.clone_from(&self.allow_imports);
+                request.session.forbidden_calls.clone_from(&self.forbid_calls);
+                if !self.args.is_empty() {
+                    return Err(WireError::new("args", "is for programs; leave `evaluate` out"));
+                }
+            }
+            (true, None) => return Err(WireError::new("evaluate", "is for code; a command has no value")),
+            (false, _) => self.check_program()?,
+        }
         request.stdin = match (&self.stdin, &self.stdin_base64) {
             (None, None) => Stdin::Empty,
             (Some(text), None) => Stdin::Bytes(text.as_bytes().into()),
@@ -144,12 +187,13 @@ impl ExecutionRequest {
         for (name, content) in &self.files {
             request.files.insert(path("files", name)?, content.read(name)?);
         }
-        for name in &self.outputs {
-            request.outputs.push(path("outputs", name)?);
-        }
+        request.outputs = paths("outputs", &self.outputs)?;
         for mount in &self.mounts {
             let mount: Mount = read("mounts", mount)?;
             request.mounts.push(mount);
+        }
+        if let Some(directory) = &self.workspace {
+            request.workspace = Workspace::Directory(directory.into());
         }
         if let Some(name) = &self.environment {
             request.environment = EnvironmentName::unless_host(name)
@@ -175,7 +219,7 @@ impl ExecutionRequest {
                 (Some(language.word().to_owned()), Some(code.to_owned()), None)
             }
             Source::Interpreter { language } => (Some(language.word().to_owned()), None, None),
-            Source::Command { argv } => (None, None, Some(argv.clone())),
+            Source::Command { argv } => (None, None, Some(CommandWish::Words(argv.clone()))),
         };
         let mut files = BTreeMap::new();
         for (path, file) in &request.files {
@@ -195,7 +239,6 @@ impl ExecutionRequest {
             Some(Err(bytes)) => (None, Some(STANDARD.encode(bytes.as_bytes()))),
         };
         Ok(Self {
-            policy_id: None,
             language,
             code,
             command,
@@ -220,12 +263,25 @@ impl ExecutionRequest {
                 .collect(),
             fresh_interpreter: request.fresh_interpreter,
             check_paths: request.check_paths,
-            sandbox_permissions: None,
             tenant_id: request.caller.tenant_id.clone(),
             user_id: request.caller.user_id.clone(),
             run_id: request.caller.run_id.clone(),
             metadata: request.caller.metadata.clone(),
+            ..Self::default()
         })
+    }
+
+    /// What a program cannot have.
+    fn check_program(&self) -> Result<(), WireError> {
+        let given = [
+            ("globals", !self.globals.is_empty()),
+            ("allow_imports", self.allow_imports.is_some()),
+            ("forbid_calls", !self.forbid_calls.is_empty()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((field, _)) => Err(WireError::new(field, "is for code with `evaluate`")),
+        }
     }
 
     /// R52: whether the caller itself wants somebody to approve it.
@@ -253,7 +309,9 @@ impl ExecutionRequest {
             (None, Some(_)) if language.is_some() => {
                 Err(WireError::new("language", "a command has none; leave it out"))
             }
-            (None, Some(argv)) => Ok(Source::Command { argv: argv.clone() }),
+            (None, Some(command)) => Ok(Source::Command {
+                argv: command.words()?,
+            }),
             (None, None) => Err(WireError::new(
                 "code",
                 "there is nothing to run; give `code` or `command`",
@@ -365,6 +423,11 @@ fn language(name: &str) -> Result<Language, WireError> {
     })
 }
 
+/// Names of files in the work directory.
+pub(crate) fn paths(field: &str, names: &[String]) -> Result<Vec<GuestPath>, WireError> {
+    names.iter().map(|name| path(field, name)).collect()
+}
+
 fn path(field: &str, name: &str) -> Result<GuestPath, WireError> {
     GuestPath::new(name).map_err(|error| WireError::new(field, error.to_string()))
 }
@@ -468,5 +531,43 @@ mod tests {
             assert_eq!(read(json.clone()).unwrap_err().field, field, "{json}");
         }
         assert!(serde_json::from_str::<ExecutionRequest>(r#"{"cod": "1"}"#).is_err());
+    }
+
+    /// R56, R57.
+    #[test]
+    fn a_command_may_be_a_line() {
+        let request = read(serde_json::json!({"command": "echo 'Hello, Sandbox!'"})).unwrap();
+        assert!(matches!(request.source, Source::Command { argv } if argv == ["echo", "Hello, Sandbox!"]));
+        let error = read(serde_json::json!({"command": "cat /etc/passwd | sh"})).unwrap_err();
+        assert_eq!(error.field, "command");
+    }
+
+    #[test]
+    fn what_is_evaluated_is_for_an_interpreter() {
+        let request =
+            read(serde_json::json!({"code": "1 + 1", "evaluate": true, "allow_imports": ["json"]})).unwrap();
+        assert!(matches!(request.source, Source::Interpreter { .. }));
+        assert_eq!(request.session.imports.unwrap(), ["json"]);
+        for (json, field) in [
+            (
+                serde_json::json!({"command": ["ls"], "evaluate": true}),
+                "evaluate",
+            ),
+            (
+                serde_json::json!({"code": "1", "evaluate": true, "args": ["x"]}),
+                "args",
+            ),
+            (serde_json::json!({"code": "1", "globals": {"a": 1}}), "globals"),
+            (
+                serde_json::json!({"code": "1", "allow_imports": []}),
+                "allow_imports",
+            ),
+            (
+                serde_json::json!({"code": "1", "forbid_calls": ["eval"]}),
+                "forbid_calls",
+            ),
+        ] {
+            assert_eq!(read(json.clone()).unwrap_err().field, field, "{json}");
+        }
     }
 }

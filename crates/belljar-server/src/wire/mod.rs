@@ -10,12 +10,13 @@ mod quantity;
 mod session;
 
 pub use approval::{Approval, Word};
-pub(crate) use execution::check_name;
-pub use execution::{ExecutionRequest, FileBytes, FileContent, LimitWishes, WireError};
+pub use execution::{CommandWish, ExecutionRequest, FileBytes, FileContent, LimitWishes, WireError};
+pub(crate) use execution::{check_name, paths};
 pub use outcome::{
     CompileOutput, Display, Execution, Failure, FileOut, Outcome, Receipt, Stream, StreamEvent, ToolCall,
     Usage,
 };
 pub use problem::Problem;
 pub use quantity::Quantity;
+pub(crate) use session::globals;
 pub use session::{CellRequest, Logs, Session, SessionFile, SessionRequest};

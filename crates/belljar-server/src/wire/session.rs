@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use belljar_core::value::JsonCaps;
 use belljar_core::{Request, Value};
+use belljar_engine::session::Work;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::execution::{ExecutionRequest, FileContent, LimitWishes, WireError};
+use super::execution::{CommandWish, ExecutionRequest, FileContent, LimitWishes, WireError};
 use super::quantity::Quantity;
 
 /// How deep a global may be nested, and how much of it there may be.
@@ -23,8 +24,11 @@ const CAPS: JsonCaps = JsonCaps {
 pub struct SessionRequest {
     /// The policy to hold it and everything in it against; `standard` unless said.
     pub policy_id: Option<String>,
-    /// `python` unless said.
+    /// `python` unless said. Python and JavaScript have an interpreter that stays; code of the others is run as a program
+    /// each time, among the files of those before it.
     pub language: Option<String>,
+    /// Commands alone, and no language.
+    pub commands: bool,
     /// Variables.
     pub env: BTreeMap<String, String>,
     /// Files for the work directory, by name.
@@ -62,8 +66,10 @@ impl SessionRequest {
     /// The request that this asks for.
     pub fn to_request(&self) -> Result<Request, WireError> {
         let like = ExecutionRequest {
-            language: Some(self.language.clone().unwrap_or_else(|| "python".to_owned())),
-            code: Some(String::new()),
+            language: (!self.commands).then(|| self.language.clone().unwrap_or_else(|| "python".to_owned())),
+            code: (!self.commands).then(String::new),
+            // It never runs; it stands for all that will.
+            command: self.commands.then(|| CommandWish::Words(vec!["true".to_owned()])),
             env: self.env.clone(),
             files: self.files.clone(),
             mounts: self.mounts.clone(),
@@ -78,9 +84,12 @@ impl SessionRequest {
             ..ExecutionRequest::default()
         };
         let mut request = like.to_request()?;
-        if let Some(language) = request.language() {
-            request.source = Request::interpreter(language).source;
-        }
+        request.source = match request.language() {
+            // Those without a runner have programs, one after the other among the same files.
+            Some(language) if language.has_sessions() => Request::interpreter(language).source,
+            Some(language) => Request::code(language, *b"\n").source,
+            None => request.source,
+        };
         let wishes = &mut request.session;
         wishes.tool_calls = self.max_tool_calls;
         wishes.concurrent_tools = self.max_concurrent_tools;
@@ -126,17 +135,19 @@ impl SessionRequest {
             ..Self::default()
         })
     }
+}
 
-    /// The globals as values.
-    pub fn globals(&self) -> Result<BTreeMap<String, Value>, WireError> {
-        let value = |(name, json): (&String, &serde_json::Value)| {
-            let bytes = json.to_string().into_bytes();
-            let value = Value::from_json(&bytes, CAPS)
-                .map_err(|error| WireError::new("globals", format!("`{name}`: {error}")))?;
-            Ok((name.clone(), value))
-        };
-        self.globals.iter().map(value).collect()
-    }
+/// Globals as values.
+pub(crate) fn globals(
+    wanted: &BTreeMap<String, serde_json::Value>,
+) -> Result<BTreeMap<String, Value>, WireError> {
+    let value = |(name, json): (&String, &serde_json::Value)| {
+        let bytes = json.to_string().into_bytes();
+        let value = Value::from_json(&bytes, CAPS)
+            .map_err(|error| WireError::new("globals", format!("`{name}`: {error}")))?;
+        Ok((name.clone(), value))
+    };
+    wanted.iter().map(value).collect()
 }
 
 /// A session that is alive.
@@ -154,17 +165,43 @@ pub struct Session {
     pub created_at: f64,
 }
 
-/// Code for a session to execute.
+/// Code or a command for a session to execute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct CellRequest {
-    pub code: String,
-    /// What the code reads.
-    #[serde(default)]
+    /// This or `command`.
+    pub code: Option<String>,
+    /// A program and its arguments, without a shell between. This or `code`.
+    pub command: Option<CommandWish>,
+    /// What it reads.
     pub stdin: Option<String>,
+    /// Data that the code finds under these names from now on, until a reset.
+    #[schema(value_type = BTreeMap<String, Object>)]
+    pub globals: BTreeMap<String, serde_json::Value>,
+    /// Functions that the code may call from now on, until a reset.
+    pub tools: Vec<String>,
+    /// Names of files wanted back.
+    pub outputs: Vec<String>,
     /// Tighter limits for this one.
-    #[serde(default)]
     pub limits: LimitWishes,
+}
+
+impl CellRequest {
+    /// What is to be done.
+    pub fn work(&self) -> Result<Work, WireError> {
+        match (&self.code, &self.command) {
+            (Some(code), None) => Ok(Work::Code(code.clone())),
+            (None, Some(command)) => Ok(Work::Command(command.words()?)),
+            (None, None) => Err(WireError::new(
+                "code",
+                "there is nothing to run; give `code` or `command`",
+            )),
+            (Some(_), Some(_)) => Err(WireError::new(
+                "command",
+                "there is code already; give one of the two",
+            )),
+        }
+    }
 }
 
 /// What a session printed, the latest of it.

@@ -41,7 +41,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    fn sqlite() -> Self {
+    pub(crate) fn sqlite() -> Self {
         let directory = TempDir::new();
         Self {
             place: Place::Sqlite(directory.path().join("data").join("belljar.db")),
@@ -78,6 +78,7 @@ async fn execute(place: &Place, statement: &str) {
     let url = match place {
         Place::Sqlite(path) => format!("sqlite://{}", path.display()),
         Place::Postgres(url) => url.clone(),
+        Place::Memory(name) => panic!("nobody else can open {name}"),
     };
     let mut connection = AnyConnection::connect(&url).await.expect("a connection");
     sqlx::raw_sql(statement)

@@ -57,6 +57,7 @@ fn dispatch(command: Command) -> Result<u8, Problem> {
         Command::Config(args) => commands::config::config(&args),
         Command::Languages(args) => commands::languages::languages(&args),
         Command::Completions(args) => commands::completions::completions(&args),
+        Command::Embedded(args) => commands::embedded::embedded(&args),
         Command::Reference => commands::reference::reference(),
     }
 }

@@ -2,6 +2,7 @@
 //! own after which nothing may be left.
 
 mod bad_input;
+mod commands;
 mod displays;
 mod files;
 mod hostile;

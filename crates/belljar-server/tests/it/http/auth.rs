@@ -197,7 +197,7 @@ fn a_key_is_for_its_policies() {
 fn without_keys_everybody_may_where_that_was_asked_for() {
     on_each(|database| async move {
         let server = Server::with(belljar_server::service::Settings {
-            dev: true,
+            callers: belljar_server::service::Callers::Anyone,
             ..settings(&database)
         })
         .await;

@@ -385,3 +385,51 @@ fn environments_are_listed() {
         server.stop().await;
     });
 }
+
+/// Code that is evaluated has a value, in a sandbox of its own, with one record like any other.
+#[test]
+fn what_is_evaluated_has_a_value() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let wish = json!({
+            "code": "import json\nprint(input())\nopen('out', 'w').write('x')\n[n * 2 for n in rows]", "evaluate": true,
+            "globals": {"rows": [1, 2]}, "stdin": "typed", "outputs": ["out"], "run_id": "r",
+        });
+        let done = run(&server.admin, wish).await.unwrap();
+        let outcome = done.outcome.unwrap();
+        assert_eq!(outcome.value, Some(json!([2, 4])));
+        assert_eq!((outcome.stdout.as_str(), outcome.files.len()), ("typed\n", 1));
+        let records = get(&server.admin, "/v1/records?run_id=r").await.unwrap();
+        assert_eq!(records["records"].as_array().map(Vec::len), Some(1));
+        let hash = &records["records"][0]["code_hash"];
+        assert_ne!(*hash, json!(belljar_core::record::code_hash(b"")));
+        let raised = run(
+            &server.admin,
+            json!({"code": "import os", "evaluate": true, "allow_imports": ["json"]}),
+        );
+        let outcome = raised.await.unwrap().outcome.unwrap();
+        assert_eq!(outcome.exception.unwrap().kind, "ImportError");
+        // Nothing is left of the interpreter.
+        assert_eq!(
+            get(&server.admin, "/v1/sessions").await.unwrap()["sessions"],
+            json!([])
+        );
+        // R22: its clock is the kernel's.
+        let late = json!({"code": "while True: pass", "evaluate": true, "limits": {"timeout": 0.5}});
+        assert_eq!(run(&server.admin, late).await.unwrap().status, "timeout");
+        for (wish, field) in [
+            (
+                json!({"code": "1", "evaluate": true, "stdin_base64": "AA=="}),
+                "stdin_base64",
+            ),
+            (
+                json!({"code": "1", "evaluate": true, "globals": {"not a name": 1}}),
+                "tools",
+            ),
+        ] {
+            let refused = problem(run(&server.admin, wish).await);
+            assert_eq!(refused.field.as_deref(), Some(field));
+        }
+        server.stop().await;
+    });
+}

@@ -4,6 +4,7 @@ mod approvals;
 mod auth;
 mod bad_input;
 mod executions;
+mod owner;
 mod policies;
 mod quotas;
 mod records;
@@ -19,7 +20,7 @@ use belljar_engine::Engine;
 use belljar_linux::NativeProvider;
 use belljar_server::client::{Client, ClientError};
 use belljar_server::http::{self, Limits};
-use belljar_server::service::{GateSettings, Opened, Service, Settings};
+use belljar_server::service::{Callers, GateSettings, Opened, Service, Settings};
 use belljar_server::wire::{Execution, Problem};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -52,7 +53,7 @@ fn settings(database: &Database) -> Settings {
     Settings {
         store: database.place.clone(),
         gate: GateSettings::default(),
-        dev: false,
+        callers: Callers::WithKeys,
         policies: Vec::new(),
         keep_results: Duration::from_secs(3600),
         retention: None,
@@ -91,7 +92,7 @@ impl Server {
                 .expect("serving");
         });
         Self {
-            admin: Client::remote(&url, Some(&key)).expect("a client"),
+            admin: Client::remote(&url, Some(key.as_str()).filter(|key| !key.is_empty())).expect("a client"),
             service,
             url,
             key,

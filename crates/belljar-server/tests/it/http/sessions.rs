@@ -464,3 +464,80 @@ fn resets_do_not_pile_up() {
         server.stop().await;
     });
 }
+
+/// Languages without an interpreter that stays have programs, and commands need no language.
+#[test]
+fn programs_and_commands_share_their_files() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        server.open_policy().await;
+        let admin = &server.admin;
+        let ask = async |session: &str, wish: Value| -> Result<Execution, ClientError> {
+            let path = format!("/v1/sessions/{session}/execute");
+            admin.call(Method::POST, &path, Some(&wish)).await
+        };
+        let session = open(admin, json!({"language": "bash", "policy_id": "open"}))
+            .await
+            .unwrap();
+        let done = ask(
+            &session,
+            json!({"code": "echo one > f; read line; echo $line", "stdin": "typed\n"}),
+        )
+        .await;
+        assert_eq!(done.unwrap().outcome.unwrap().stdout, "typed\n");
+        let done = ask(&session, json!({"command": "cat 'f'", "outputs": ["f"]})).await;
+        let outcome = done.unwrap().outcome.unwrap();
+        assert_eq!((outcome.stdout.as_str(), outcome.files.len()), ("one\n", 1));
+        // What ends it from outside takes the files along, and says so.
+        let late = ask(&session, json!({"code": "sleep 60", "limits": {"timeout": 0.5}}))
+            .await
+            .unwrap();
+        assert_eq!(late.status, "timeout");
+        assert_eq!(
+            late.outcome.unwrap().state_lost.as_deref(),
+            Some("variables and files")
+        );
+        let done = ask(&session, json!({"command": ["cat", "f"]})).await.unwrap();
+        assert_eq!(done.success, Some(false));
+        let logs: Value = get(admin, &format!("/v1/sessions/{session}/logs")).await.unwrap();
+        assert!(logs["stdout"].as_str().unwrap().contains("typed"));
+        for (wish, field) in [
+            (json!({}), "code"),
+            (json!({"code": "1", "command": ["ls"]}), "command"),
+            (json!({"command": "ls | sh"}), "command"),
+            (json!({"code": "1", "globals": {"a": 1}}), "language"),
+        ] {
+            assert_eq!(
+                problem(ask(&session, wish.clone()).await).field.as_deref(),
+                Some(field),
+                "{wish}"
+            );
+        }
+        let session = open(admin, json!({"commands": true, "policy_id": "open"}))
+            .await
+            .unwrap();
+        assert!(
+            ask(&session, json!({"command": ["touch", "here"]}))
+                .await
+                .unwrap()
+                .success
+                .unwrap()
+        );
+        assert_eq!(
+            ask(&session, json!({"command": ["ls"]}))
+                .await
+                .unwrap()
+                .outcome
+                .unwrap()
+                .stdout,
+            "here\n"
+        );
+        assert_eq!(
+            problem(ask(&session, json!({"code": "1"})).await)
+                .field
+                .as_deref(),
+            Some("language")
+        );
+        server.stop().await;
+    });
+}

@@ -344,3 +344,34 @@ fn a_name_is_short() {
         server.stop().await;
     });
 }
+
+/// An execution may bring tools and data of its own.
+#[test]
+fn an_execution_brings_tools() {
+    on_each(|database| async move {
+        let server = Server::start(&database).await;
+        let session = open(&server.admin, json!({})).await.unwrap();
+        let mut socket = Socket::connect(&server, &session).await;
+        let wish =
+            json!({"type": "execute", "id": 1, "code": "add(x, 2)", "globals": {"x": 1}, "tools": ["add"]});
+        socket.say(wish).await;
+        let call = socket.until("tool_call").await.pop().unwrap();
+        assert_eq!(call["args"], json!([1, 2]));
+        socket
+            .say(json!({"type": "tool_result", "call": call["call"], "value": 3}))
+            .await;
+        let result = socket.until("result").await.pop().unwrap();
+        assert_eq!(result["execution"]["outcome"]["value"], 3);
+        socket
+            .say(json!({"type": "execute", "id": 2, "command": "echo hi"}))
+            .await;
+        let result = socket.until("result").await.pop().unwrap();
+        assert_eq!(result["execution"]["outcome"]["stdout"], "hi\n");
+        socket.say(json!({"type": "execute", "id": 3, "cod": "1"})).await;
+        assert_eq!(
+            socket.until("problem").await.pop().unwrap()["problem"]["status"],
+            400
+        );
+        server.stop().await;
+    });
+}

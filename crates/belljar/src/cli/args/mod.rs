@@ -55,6 +55,7 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     Languages(LanguagesArgs),
     Completions(CompletionsArgs),
+    Embedded(EmbeddedArgs),
     /// Print the whole command line as Markdown
     #[command(hide = true)]
     Reference,
@@ -133,6 +134,18 @@ pub(crate) struct LanguagesArgs {
     pub(crate) json: bool,
 }
 
+/// The engine of another program, which started it with a socket as its standard input
+///
+/// For SDKs. It serves the same as `belljar serve`, on connections that come over that socket and nowhere else, for
+/// as long as the program lives.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct EmbeddedArgs {
+    /// The process that it belongs to
+    #[arg(long)]
+    pub(crate) parent: u32,
+}
+
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
 #[command(after_help = examples::COMPLETIONS)]
@@ -166,9 +179,12 @@ impl Command {
                 | PolicyCommand::Check { json, .. } => *json,
             },
             // A session tells its errors itself, as JSON on one line.
-            Self::Session(_) | Self::Batch(_) | Self::Serve(_) | Self::Completions(_) | Self::Reference => {
-                false
-            }
+            Self::Session(_)
+            | Self::Batch(_)
+            | Self::Serve(_)
+            | Self::Embedded(_)
+            | Self::Completions(_)
+            | Self::Reference => false,
         }
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod batch;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod embedded;
 pub(crate) mod environments;
 pub(crate) mod execute;
 pub(crate) mod keys;

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use belljar::native_engine;
 use belljar_server::http;
-use belljar_server::service::{Opened, Service};
+use belljar_server::service::{Callers, Opened, Service};
 use belljar_server::store::StoreError;
 use belljar_server::traces::Traces;
 use tokio::net::TcpListener;
@@ -30,7 +30,7 @@ pub(crate) fn serve(settings: ServeSettings) -> Result<u8, Problem> {
     let traces = traces.map_err(|error| {
         Problem::usage(error.to_string()).hint("for example --otlp http://127.0.0.1:4318")
     })?;
-    start_log(settings.log, traces.as_ref());
+    start_log(settings.log, "info", traces.as_ref());
     let served = runtime.block_on(run(settings));
     if let Some(traces) = traces {
         traces.end();
@@ -46,7 +46,7 @@ async fn run(settings: ServeSettings) -> Result<u8, Problem> {
             .hint("choose another address with --listen")
     })?;
     let place = settings.service.store.to_string();
-    let dev = settings.service.dev;
+    let dev = settings.service.callers == Callers::Anyone;
     let Opened {
         service,
         first_key,
@@ -97,8 +97,9 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
     }
 }
 
-fn start_log(form: LogForm, traces: Option<&Traces>) {
-    let filter = EnvFilter::try_from_env("BELLJAR_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
+/// Has a log written, from that level on unless BELLJAR_LOG_LEVEL says otherwise.
+pub(super) fn start_log(form: LogForm, level: &str, traces: Option<&Traces>) {
+    let filter = EnvFilter::try_from_env("BELLJAR_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new(level));
     let log = fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false)

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use belljar::{Bytes, Policy, Seconds, load};
 use belljar_server::http;
-use belljar_server::service::{GateSettings, Settings, Webhook};
+use belljar_server::service::{Callers, GateSettings, Settings, Webhook};
 use belljar_server::store::Place;
 
 use super::super::args::ServeArgs;
@@ -91,7 +91,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
         service: Settings {
             store: store(get("store", &args.store))?,
             gate,
-            dev: args.dev,
+            callers: if args.dev {
+                Callers::Anyone
+            } else {
+                Callers::WithKeys
+            },
             policies,
             keep_results: keep_results.duration(),
             retention: retention.map(Seconds::duration),

@@ -122,7 +122,7 @@ fn kill_often(store: &[&str], kills: u64) {
 
 /// Nothing of a server that is gone is left: no process, no group.
 fn expect_gone(pid: u32) {
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if children(pid).is_empty() && control_groups(pid).is_empty() {
             return;
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use belljar::{
-    Bytes, Cell, ErrorKind, LimitOverrides, Policy, SandboxStatus, Seconds, Session, StateLost, Value,
+    Bytes, Cell, ErrorKind, LimitOverrides, Policy, SandboxStatus, Seconds, Session, StateLost, Value, Work,
 };
 
 use super::{good, raised, run, value, with};
@@ -88,7 +88,7 @@ fn cpu_time_counts_for_each_execution_and_may_be_lowered() {
                 good(session.execute("import time\nend = time.process_time() + 0.8\nwhile time.process_time() < end: pass").await);
             }
             let cell = |limits| Cell {
-                code: "while True: pass".to_owned(),
+                work: Work::Code("while True: pass".to_owned()),
                 limits,
                 ..Cell::default()
             };

@@ -187,7 +187,7 @@ impl Driver<'_> {
 
     async fn fulfil(&mut self, id: Option<Json>, wish: Wish) -> Result<(), Problem> {
         match wish {
-            Wish::Execute(cell) => self.execute(id, cell).await?,
+            Wish::Execute(cell) => self.execute(id, *cell).await?,
             Wish::Reset => match self.session.reset().await {
                 Ok(()) => self.say(id.as_ref(), Answer::Reset),
                 Err(trouble) => self.fail(id.as_ref(), None, &trouble.into()),

@@ -1,9 +1,9 @@
 //! A session of a service.
 
 use axum::http::Method;
-use belljar::{Cell, EntryKind, Execution, FileEntry, GuestPath, Logs, Request, SessionSink};
+use belljar::{Cell, EntryKind, Execution, FileEntry, GuestPath, Logs, Request, SessionSink, Work};
 use belljar_server::client::{Client, ClientError};
-use belljar_server::wire::{self, CellRequest, Session, SessionFile, SessionRequest};
+use belljar_server::wire::{self, CellRequest, CommandWish, Session, SessionFile, SessionRequest};
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
@@ -71,11 +71,14 @@ impl Remote {
         cell: Cell,
         sink: &mut (dyn SessionSink + Send),
     ) -> Result<Execution, Trouble> {
-        let wish = CellRequest {
-            code: cell.code,
+        let mut wish = CellRequest {
             stdin: cell.stdin,
             ..CellRequest::default()
         };
+        match cell.work {
+            Work::Code(code) => wish.code = Some(code),
+            Work::Command(argv) => wish.command = Some(CommandWish::Words(argv)),
+        }
         let path = format!("{}/execute?mode=stream", self.path);
         let told = hear(&self.client, &path, &wish, &mut |event| sink.event(event)).await;
         match told? {

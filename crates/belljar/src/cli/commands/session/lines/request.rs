@@ -1,8 +1,8 @@
 //! One line of a program that drives a session.
 
-use belljar::Cell;
 use belljar::batch::LARGEST_LINE;
 use belljar::batch::Line;
+use belljar::{Cell, Work};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -19,7 +19,7 @@ pub(super) struct Request {
 
 #[derive(Debug)]
 pub(super) enum Wish {
-    Execute(Cell),
+    Execute(Box<Cell>),
     Reset,
     Interrupt,
 }
@@ -54,11 +54,11 @@ impl Request {
             )
         })?;
         let wish = match (wire.code, wire.reset, wire.interrupt) {
-            (Some(code), false, false) => Wish::Execute(Cell {
-                code,
+            (Some(code), false, false) => Wish::Execute(Box::new(Cell {
+                work: Work::Code(code),
                 stdin: wire.stdin,
                 ..Cell::default()
-            }),
+            })),
             (None, true, false) if wire.stdin.is_none() => Wish::Reset,
             (None, false, true) if wire.stdin.is_none() => Wish::Interrupt,
             _ => {
@@ -89,7 +89,7 @@ mod tests {
         let request = read(r#"{"id": [1], "code": "x", "stdin": "in"}"#).unwrap();
         assert_eq!(request.id, Some(json!([1])));
         assert!(
-            matches!(request.wish, Wish::Execute(cell) if cell.code == "x" && cell.stdin.as_deref() == Some("in"))
+            matches!(request.wish, Wish::Execute(cell) if cell.work == Work::Code("x".to_owned()) && cell.stdin.as_deref() == Some("in"))
         );
         assert!(matches!(read(r#"{"reset": true}"#).unwrap().wish, Wish::Reset));
         assert!(matches!(
