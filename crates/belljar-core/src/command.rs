@@ -88,15 +88,23 @@ struct Pattern {
     parts: &'static [&'static str],
 }
 
-/// What document 004 calls dangerous patterns. Matching is on the words joined by single spaces.
+/// What document 004 calls dangerous patterns. Matching is on the words with a single space after each.
 const DANGEROUS: &[Pattern] = &[
     Pattern {
         shown: "rm -rf /",
-        parts: &["rm -rf /"],
+        parts: &["rm -rf / "],
+    },
+    Pattern {
+        shown: "rm -rf /*",
+        parts: &["rm -rf /*"],
     },
     Pattern {
         shown: "rm -fr /",
-        parts: &["rm -fr /"],
+        parts: &["rm -fr / "],
+    },
+    Pattern {
+        shown: "rm -fr /*",
+        parts: &["rm -fr /*"],
     },
     Pattern {
         shown: "rm -rf ~",
@@ -169,7 +177,7 @@ pub fn check(words: &[String], allowed: &[String]) -> Result<(), CommandError> {
     if let Some(found) = DANGEROUS_PROGRAMS.iter().find(|dangerous| **dangerous == name) {
         return Err(CommandError::Dangerous(found));
     }
-    let line = words.join(" ");
+    let line = words.join(" ") + " ";
     match DANGEROUS
         .iter()
         .find(|pattern| occurs_in_order(&line, pattern.parts))
@@ -264,6 +272,7 @@ mod tests {
     fn dangerous_and_unlisted_commands_are_refused() {
         for line in [
             &["rm", "-rf", "/"][..],
+            &["rm", "-fr", "/*"],
             &["bash", "-c", "rm -rf / --no-preserve-root"],
             &["mkfs.ext4", "/dev/sda1"],
             &["dd", "if=/dev/zero", "of=/dev/sda"],
@@ -287,6 +296,8 @@ mod tests {
             );
         }
         assert_eq!(check(&words(&["python3", "-c", "print(2+2)"]), &[]), Ok(()));
+        // A place below the root is the sandbox's own business.
+        assert_eq!(check(&words(&["rm", "-rf", "/tmp/x"]), &[]), Ok(()));
         assert_eq!(check(&[], &[]), Err(CommandError::Empty));
         assert_eq!(check(&words(&[""]), &[]), Err(CommandError::Empty));
     }

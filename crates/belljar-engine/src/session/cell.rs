@@ -7,7 +7,9 @@ use std::time::Duration;
 use belljar_core::outcome::{Capture, CollectedFile};
 use belljar_core::provider::{Ended, Heard, LONGEST_MESSAGE, Stream};
 use belljar_core::record::code_hash;
-use belljar_core::{Denial, Display, Limits, Outcome, Receipt, Record, Seconds, Usage, guard};
+use belljar_core::{
+    Denial, DenialCode, Display, Limits, Outcome, Policy, Receipt, Record, Seconds, Usage, guard,
+};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
@@ -89,12 +91,32 @@ impl Keeper {
     fn check(&self, cell: &Cell) -> Result<(), SessionError> {
         check_names(&cell.globals, &cell.tools)?;
         check_depth(&cell.globals)?;
-        let denied = |denial| SessionError::from(self.denied(cell, denial));
-        guard::check_limits(&self.policy, &cell.limits).map_err(denied)?;
+        self.check_limits(cell)?;
         match &cell.work {
             Work::Code(_) => Ok(()),
-            Work::Command(argv) => guard::check_command(&self.policy, argv).map_err(denied),
+            Work::Command(argv) => {
+                guard::check_command(&self.policy, argv).map_err(|denial| self.denied(cell, denial).into())
+            }
         }
+    }
+
+    /// An execution asks for no more than its session has, which is no more than the policy permits.
+    pub(super) fn check_limits(&self, cell: &Cell) -> Result<(), SessionError> {
+        let session = Policy {
+            limits: self.plan.limits().clone(),
+            ..self.policy.clone()
+        };
+        guard::check_limits(&session, &cell.limits).map_err(|denial| {
+            let denial = match denial.code {
+                DenialCode::LimitExceedsPolicy => Denial {
+                    message: format!("{} = {}: its session has less", denial.rule, denial.value),
+                    fix: "ask for less, or open the session with more".to_owned(),
+                    ..denial
+                },
+                _ => denial,
+            };
+            self.denied(cell, denial).into()
+        })
     }
 
     /// A refusal, with a record of the code that was refused.

@@ -26,6 +26,7 @@ impl Keeper {
         if !cell.globals.is_empty() || !cell.tools.is_empty() {
             return Err(SessionError::NoInterpreter);
         }
+        self.check_limits(&cell)?;
         let plan = self.engine.plan(&self.policy, &self.wish(&cell)?)?;
         if let Some(what) = missing(&self.plan, &plan) {
             return Err(EngineError::MadeWithout { what }.into());
