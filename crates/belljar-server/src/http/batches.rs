@@ -112,6 +112,7 @@ async fn run(
         keep: false,
     };
     match service.execute(asked, None).await? {
+        Answer::Awaited(awaited) => awaited.await,
         Answer::Repeated(execution) => Ok(*execution),
         Answer::Started(started) => {
             // Whoever hangs up ends it.

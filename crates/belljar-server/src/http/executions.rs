@@ -78,6 +78,7 @@ pub(super) async fn create(
     let sender = (params.mode == Mode::Stream).then_some(sender);
     let started = match shared.service.execute(asked, sender).await {
         Ok(Answer::Repeated(execution)) => return Ok(Json(execution).into_response()),
+        Ok(Answer::Awaited(awaited)) => return Ok(Json(awaited.await?).into_response()),
         Ok(Answer::Started(started)) => *started,
         Err(error) => {
             shared.service.metrics().refused(error.kind());

@@ -95,29 +95,14 @@ impl Service {
         started
     }
 
-    async fn conclude(
+    pub(super) async fn conclude(
         &self,
         job: Job,
         ran: Result<Execution, ServiceError>,
     ) -> Result<wire::Execution, ServiceError> {
         let now = self.now();
-        let mut more = json!({ "metadata": job.metadata });
-        let texts = [
-            ("approval_id", job.approval_id.clone()),
-            ("session_id", job.session_id.clone()),
-            (
-                "code",
-                job.code.map(|code| String::from_utf8_lossy(&code).into_owned()),
-            ),
-        ];
-        for (name, text) in texts {
-            if let Some(text) = text {
-                more[name] = Value::from(text);
-            }
-        }
         let (record, outcome, bytes_out) = match &ran {
             Ok(Execution { outcome, record }) => {
-                more["receipt"] = json!(outcome.receipt);
                 let record = Record {
                     record_id: job.record.record_id.clone(),
                     created_at: job.record.created_at,
@@ -127,9 +112,6 @@ impl Service {
                 (record, Some(wire::Outcome::from(outcome)), bytes_out(outcome))
             }
             Err(error) => {
-                if let ServiceError::Denied { denial, .. } = error {
-                    more["denial"] = json!(denial);
-                }
                 let status = match error {
                     ServiceError::ShuttingDown | ServiceError::Cancelled => SandboxStatus::Killed,
                     _ => SandboxStatus::Failed,
@@ -138,19 +120,23 @@ impl Service {
                     status,
                     completed_at: Some(now),
                     error_message: Some(error.to_string()),
-                    ..job.record
+                    ..job.record.clone()
                 };
                 (record, None, 0)
             }
         };
+        self.metrics.ended(&record);
         let execution = wire::Execution {
             execution_id: record.record_id.clone(),
             status: record.status.word().to_owned(),
-            approval_id: job.approval_id,
+            approval_id: job.approval_id.clone(),
             success: Some(ran.as_ref().is_ok_and(|execution| execution.outcome.success())),
             outcome,
             record: json!(record),
         };
+        if !job.is_kept {
+            return ran.map(|_| execution);
+        }
         let result = match job.keep {
             true => Some(Kept {
                 body: json!(execution).to_string(),
@@ -158,13 +144,9 @@ impl Service {
             }),
             false => None,
         };
-        self.metrics.ended(&record);
-        if !job.is_kept {
-            return ran.map(|_| execution);
-        }
         let finish = Finish {
             record,
-            more,
+            more: more(job, &ran),
             bytes_out,
             result,
             now,
@@ -177,6 +159,28 @@ impl Service {
             Err(_) => Err(ServiceError::Unrecorded(StoreError::Late)),
         }
     }
+}
+
+/// What stands in the chain beside the record.
+fn more(job: Job, ran: &Result<Execution, ServiceError>) -> Value {
+    let mut more = json!({ "metadata": job.metadata });
+    let code = job.code.map(|code| String::from_utf8_lossy(&code).into_owned());
+    let texts = [
+        ("approval_id", job.approval_id),
+        ("session_id", job.session_id),
+        ("code", code),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            more[name] = Value::from(text);
+        }
+    }
+    match ran {
+        Ok(execution) => more["receipt"] = json!(execution.outcome.receipt),
+        Err(ServiceError::Denied { denial, .. }) => more["denial"] = json!(denial),
+        Err(_) => {}
+    }
+    more
 }
 
 /// What left the sandbox.

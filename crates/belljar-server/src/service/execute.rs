@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belljar_core::provider::Stream;
+use belljar_core::provider::{BoxFuture, Stream};
 use belljar_core::record::code_hash;
 use belljar_core::{Denial, DenialCode, Policy, Record, Request, SandboxStatus};
 use belljar_engine::session::{Cell, Event, Surroundings, Work};
@@ -39,11 +39,22 @@ pub struct Asked {
 }
 
 /// What came of asking.
-#[derive(Debug)]
 pub enum Answer {
     Started(Box<Started>),
+    /// It is done while this is awaited, and ends with whoever awaits it: nothing of it is kept.
+    Awaited(BoxFuture<'static, Result<wire::Execution, ServiceError>>),
     /// It was asked for before and is over.
     Repeated(Box<wire::Execution>),
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Started(started) => f.debug_tuple("Started").field(started).finish(),
+            Self::Awaited(_) => f.write_str("Awaited"),
+            Self::Repeated(execution) => f.debug_tuple("Repeated").field(execution).finish(),
+        }
+    }
 }
 
 impl Service {
@@ -107,6 +118,7 @@ impl Service {
             is_kept,
             cancel: CancellationToken::new(),
         };
+        let is_awaited = !is_kept && events.is_none();
         let way = Way {
             record,
             policy,
@@ -114,6 +126,14 @@ impl Service {
             events,
         };
         let run = run(Arc::clone(self), admission, planned, cell, way);
+        if is_awaited {
+            let service = Arc::clone(self);
+            let awaited = async move {
+                let ran = run.await;
+                service.conclude(job, ran).await
+            };
+            return Ok(Answer::Awaited(Box::pin(awaited)));
+        }
         Ok(Answer::Started(Box::new(self.start(job, run))))
     }
 
@@ -235,7 +255,10 @@ async fn run(
     }
     let mut sink = |stream: Stream, bytes: &[u8]| tell(Event::Output(stream, bytes.to_vec()));
     let io = ExecuteIo {
-        sink: Some(&mut sink),
+        sink: match &events {
+            Some(_) => Some(&mut sink),
+            None => None,
+        },
         stdin: None,
         stop: Some(Box::pin(cancel.cancelled())),
     };

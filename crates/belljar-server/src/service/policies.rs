@@ -85,10 +85,11 @@ impl Service {
         match policy_id {
             Some(policy_id) => self.policy_of_id(policy_id).await,
             None if self.is_owned() => {
-                let policy = Policy::for_owner(request);
-                policy
-                    .map(Arc::new)
-                    .map_err(|error| WireError::new("limits", error.to_string()).into())
+                let mut policy = Policy::for_owner(request)
+                    .map_err(|error| WireError::new("limits", error.to_string()))?;
+                // Nobody else is there to share with.
+                (policy.quotas.per_minute, policy.quotas.per_hour) = (u32::MAX, u32::MAX);
+                Ok(Arc::new(policy))
             }
             None => self.policy_of_id(DEFAULT).await,
         }

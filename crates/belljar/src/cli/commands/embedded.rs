@@ -37,7 +37,9 @@ const ENDING: Duration = Duration::from_secs(5);
 const FOR_EVER: Duration = Duration::from_secs(86_400 * 365);
 
 pub(crate) fn embedded(args: &EmbeddedArgs) -> Result<u8, Problem> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    // One caller's run is handed from task to task several times. Between threads each of these would take longer than
+    // what is done in between; what takes long is done elsewhere anyway.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Problem::engine(format!("cannot start an asynchronous runtime: {error}")))?;
