@@ -14,6 +14,10 @@ import fakezygote
 from fake import Runner
 from fakezygote import CHDIR, CHROOT, PROGRAM, REHEARSE, Zygote
 
+# Whoever starts tests in the background may have them ignore it, and then so does everything that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 PROGRAMS = {
