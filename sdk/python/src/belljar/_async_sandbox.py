@@ -1,0 +1,363 @@
+"""Running code, for those who await it: `run_async` and `AsyncSandbox`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncGenerator,
+    AsyncIterator,
+    Dict,
+    Generator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Union,
+)
+
+from . import _client, _events, _http, _request, _tools
+from ._async import AsyncConnections, AsyncWebSocket
+from ._client import Client
+from ._errors import Denied, EngineUnavailable, RequestError, SandboxClosed, SandboxError
+from ._events import Call, Done, Event
+from ._request import Hearing, Tools
+from ._result import Result
+from ._sandbox import File, Logs, _at, read_files, split
+from ._wire import answer, dumps, sandbox_problem
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ._request import CellOptions, RunOptions, SandboxOptions
+
+_INTERRUPTED = 10.0
+
+
+async def run_async(code: str, *, client: Optional[Client] = None, **options: Unpack[RunOptions]) -> Result:
+    """The same as `run`, awaited. Cancelling it ends the program."""
+    wish, tools = _request.run(code, options)
+    hearing = Hearing(options)
+    client = client or _client.default()
+    if tools or hearing:
+        place, cell = split(wish, tools)
+        async with AsyncSandbox._of(client, place, tools) as sandbox:
+            result = await sandbox._execute(cell, {}, hearing)
+    else:
+        body = dumps(client.under_policy(wish))
+        result = Result(answer(await client.asynchronous().request("POST", "/v1/executions", body)))
+    return result.check() if options.get("check") else result
+
+
+class LoopLock:
+    """A lock of the event loop that runs. A sandbox may be used from one loop after the other."""
+
+    def __init__(self) -> None:
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._lock: Optional[asyncio.Lock] = None
+
+    def here(self) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if self._lock is None or self._loop is not loop:
+            self._loop, self._lock = loop, asyncio.Lock()
+        return self._lock
+
+
+class AsyncFiles:
+    """The files of a sandbox's work directory."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def write(self, path: Union[str, os.PathLike[str]], content: Union[str, bytes, os.PathLike[str]]) -> None:
+        """Puts a file there: text, bytes, or what a path of this machine names."""
+        name = _request.file_name("path", path)
+        body = _request.file_bytes("content", content)
+        await self._sandbox._ask("PUT", _at(name), body, "content-type: application/octet-stream\r\n")
+
+    async def read(self, path: Union[str, os.PathLike[str]]) -> bytes:
+        return await self._sandbox._ask("GET", _at(_request.file_name("path", path)))
+
+    async def read_text(self, path: Union[str, os.PathLike[str]]) -> str:
+        return (await self.read(path)).decode("utf-8")
+
+    async def delete(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Removes a file, or a directory with everything in it."""
+        await self._sandbox._ask("DELETE", _at(_request.file_name("path", path)))
+
+    async def list(self) -> List[File]:
+        return read_files(json.loads(await self._sandbox._ask("GET", "/files")))
+
+
+class AsyncSandbox:
+    """The same as `Sandbox`, awaited. It is made when it is first used, entered or awaited.
+
+    ::
+
+        async with belljar.AsyncSandbox(tools={"fetch": fetch}) as sandbox:
+            result = await sandbox.run("await fetch('a') + await fetch('b')")
+
+    Functions that are async run on the loop, others on threads.
+    """
+
+    def __init__(self, *, client: Optional[Client] = None, **options: Unpack[SandboxOptions]) -> None:
+        wish, tools = _request.sandbox(options)
+        self._begin(client or _client.default(), wish, tools)
+
+    @classmethod
+    def _of(cls, client: Client, wish: Dict[str, Any], tools: Tools) -> Self:
+        made = cls.__new__(cls)
+        made._begin(client, wish, tools)
+        return made
+
+    def _begin(self, client: Client, wish: Dict[str, Any], tools: Tools) -> None:
+        self._client = client
+        self._wish = wish
+        self._tools = dict(tools)
+        self._brought: Tools = {}
+        self._host_errors: List[BaseException] = []
+        self._executions = 0
+        self._answering: Set[asyncio.Task[None]] = set()
+        self._socket: Optional[AsyncWebSocket] = None
+        self._opening = LoopLock()
+        self._executing = LoopLock()
+        self._closed = False
+        self._pid = os.getpid()
+        self.id: str = ""
+        """Its name, as records and the service have it; empty until it is made."""
+
+    @property
+    def _connections(self) -> AsyncConnections:
+        return self._client.asynchronous()
+
+    async def _opened(self) -> str:
+        """Its path, once it is made."""
+        if self._pid != os.getpid():
+            raise SandboxClosed(
+                "this sandbox belongs to the process that this one was forked from", hint="make one here"
+            )
+        if self._closed:
+            raise SandboxClosed("the sandbox is closed")
+        if not self.id:
+            async with self._opening.here():
+                if not self.id:
+                    made = await self._connections.call("POST", "/v1/sessions", self._client.under_policy(self._wish))
+                    self.id = made["session_id"]
+        return f"/v1/sessions/{self.id}"
+
+    @property
+    def files(self) -> AsyncFiles:
+        """The files of its work directory."""
+        return AsyncFiles(self)
+
+    async def _ask(self, method: str, path: str, body: Optional[bytes] = None, headers: str = "") -> bytes:
+        """One request about this sandbox."""
+        response = await self._connections.request(method, await self._opened() + path, body, headers)
+        if response.status >= 400:
+            try:
+                answer(response)
+            except RequestError as error:
+                raise sandbox_problem(error) from None
+        return response.body
+
+    async def run(self, code: str, **options: Unpack[CellOptions]) -> Result:
+        """Executes code. Variables and files stay for the next. Cancelling it interrupts the code."""
+        wish, tools = _request.cell({"code": _request.code(code)}, options)
+        return await self._checked(wish, tools, options)
+
+    async def exec(self, command: Union[str, Sequence[str]], **options: Unpack[CellOptions]) -> Result:
+        """Runs a command among the sandbox's files: its words, or one line that is split as a shell would split it."""
+        wish, tools = _request.cell({"command": _request.command(command)}, options)
+        return await self._checked(wish, tools, options)
+
+    def stream(self, code: str, **options: Unpack[CellOptions]) -> AsyncIterator[Event]:
+        """Executes code, and gives what happens as it happens; at last a `Done` with the result."""
+        wish, tools = _request.cell({"code": _request.code(code)}, options)
+        return self._converse(wish, tools, Hearing(options))
+
+    async def _checked(self, wish: Dict[str, Any], tools: Tools, options: Mapping[str, Any]) -> Result:
+        result = await self._execute(wish, tools, Hearing(options))
+        return result.check() if options.get("check") else result
+
+    async def _execute(self, wish: Dict[str, Any], tools: Tools, hearing: Hearing) -> Result:
+        conversation = self._converse(wish, tools, hearing)
+        try:
+            async for event in conversation:
+                if isinstance(event, Done):
+                    return event.result
+        finally:
+            await conversation.aclose()
+        raise SandboxError("the execution ended without a result")
+
+    async def _converse(self, wish: Dict[str, Any], tools: Tools, hearing: Hearing) -> AsyncGenerator[Event, None]:
+        """One execution: events out, answers of tools in."""
+        path = await self._opened()
+        async with self._executing.here():
+            self._brought.update(tools)
+            self._host_errors.clear()
+            if self._socket is None:
+                try:
+                    self._socket = await self._connections.websocket(f"{path}/socket")
+                except RequestError as error:
+                    raise sandbox_problem(error) from error
+            socket = self._socket
+            over = True
+            try:
+                self._executions += 1
+                await socket.send({"type": "execute", "id": self._executions, **wish})
+                over = False
+                while not over:
+                    event = _events.read(await socket.receive(), self._executions)
+                    if isinstance(event, Call):
+                        self._answer(socket, event)
+                    elif event is not None:
+                        over = isinstance(event, Done)
+                        _events.tell(event, hearing)
+                        if isinstance(event, Done):
+                            event.result._host_errors = list(self._host_errors)
+                        yield event
+            except RequestError as error:
+                over = True
+                raise sandbox_problem(error) from None
+            except Denied:
+                over = True
+                raise
+            except (OSError, _http.ProtocolError) as error:
+                over = True
+                self._disconnect()
+                raise await self._lost(error) from error
+            finally:
+                if not over:
+                    await self._give_up()
+
+    async def _lost(self, error: BaseException) -> SandboxError:
+        try:
+            await self._connections.call("GET", f"/v1/sessions/{self.id}")
+        except EngineUnavailable as gone:
+            return gone
+        except SandboxError as gone:
+            return SandboxClosed(f"the sandbox is over: {gone.args[0] if gone.args else gone}")
+        return EngineUnavailable(f"the connection to {self._client.endpoint.describe()} broke: {error}")
+
+    async def _give_up(self) -> None:
+        """Interrupts what runs and waits a little for that, also within a task that is being cancelled."""
+        socket = self._socket
+        if socket is None:
+            return
+
+        async def until_done() -> None:
+            await socket.send({"type": "interrupt"})
+            while not isinstance(_events.read(await socket.receive(), self._executions), Done):
+                pass
+
+        waiting = asyncio.ensure_future(asyncio.wait_for(until_done(), _INTERRUPTED))
+        try:
+            await asyncio.shield(waiting)
+        except BaseException as error:
+            waiting.cancel()
+            self._disconnect()
+            known = (SandboxError, OSError, _http.ProtocolError, asyncio.TimeoutError)
+            if not isinstance(error, known):
+                raise
+
+    def _disconnect(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+
+    def _answer(self, socket: AsyncWebSocket, call: Call) -> None:
+        """Has the function called beside everything else."""
+        task = asyncio.ensure_future(self._work(socket, call))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _work(self, socket: AsyncWebSocket, call: Call) -> None:
+        function = self._brought.get(call.name) or self._tools.get(call.name)
+        if function is None:
+            reply = _tools.missing(call)
+        else:
+            try:
+                if asyncio.iscoroutinefunction(function):
+                    value = await function(*call.args, **call.kwargs)
+                else:
+                    value = await asyncio.to_thread(_tools.begin, function, call)
+                    if hasattr(value, "__await__"):
+                        value = await value
+                reply = _tools.given(call, value)
+            except Exception as error:
+                self._host_errors.append(error)
+                reply = _tools.raised(call, error)
+        try:
+            await socket.send(reply)
+        except (OSError, RuntimeError):
+            pass  # nobody waits for it any more
+
+    async def interrupt(self) -> bool:
+        """Interrupts what it executes, as Ctrl-C would. False if that is nothing."""
+        try:
+            await self._ask("POST", "/interrupt")
+        except RequestError as error:
+            if error.kind == "conflict":
+                return False
+            raise
+        return True
+
+    async def reset(self) -> None:
+        """A new interpreter: variables are gone, files stay, and what it was made with is there again."""
+        self._brought.clear()
+        await self._ask("POST", "/reset")
+
+    async def logs(self) -> Logs:
+        """What it printed so far."""
+        told = json.loads(await self._ask("GET", "/logs"))
+        return Logs(told["stdout"], told["stderr"], told["dropped"])
+
+    async def close(self) -> None:
+        """Ends everything in it, and waits until nothing is left. Closing twice is no mistake."""
+        if self._closed or self._pid != os.getpid():
+            return
+        self._closed = True
+        for task in list(self._answering):
+            task.cancel()
+        self._disconnect()
+        if not self.id:
+            return
+        try:
+            await self._connections.call("DELETE", f"/v1/sessions/{self.id}")
+        except (RequestError, EngineUnavailable):
+            pass  # it was over already
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def __aenter__(self) -> Self:
+        await self._opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, AsyncSandbox]:
+        async def opened() -> AsyncSandbox:
+            await self._opened()
+            return self
+
+        return opened().__await__()
+
+    def __del__(self) -> None:
+        """One that was forgotten ends with its last name."""
+        if getattr(self, "_closed", True) or not self.id or self._pid != os.getpid():
+            return
+        try:
+            self._disconnect()
+            self._client.call("DELETE", f"/v1/sessions/{self.id}")
+        except BaseException:
+            pass
+
+    def __repr__(self) -> str:
+        return f"<belljar.AsyncSandbox {self.id or 'not made yet'}{', closed' if self._closed else ''}>"

@@ -1,0 +1,219 @@
+"""HTTP/1.1 and WebSocket, as far as a client of belljar needs them: bytes in, bytes out, and no sockets.
+
+A run is one request on a connection that stays. The standard library's client takes longer for its headers alone than
+the engine for a warm sandbox, so this is written out.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Generator, List, NamedTuple, Optional, Tuple
+
+LONGEST_HEAD = 64 << 10
+LONGEST_MESSAGE = 32 << 20
+
+# What a reader yields: how many bytes it wants more of, at most. It is sent what came, and b"" at the end.
+Reading = Generator[int, bytes, "Response"]
+
+
+class ProtocolError(Exception):
+    """The other side does not speak as it should."""
+
+
+class Closed(ProtocolError):
+    """The other side hung up before it answered."""
+
+
+class Response(NamedTuple):
+    status: int
+    body: bytes
+    keep: bool
+    """Whether the connection can be used again."""
+
+
+def request(method: str, path: str, host: str, body: Optional[bytes], headers: str = "") -> bytes:
+    """One request as bytes. `headers` are whole lines."""
+    head = f"{method} {path} HTTP/1.1\r\nhost: {host}\r\n{headers}"
+    if body is None:
+        return f"{head}\r\n".encode("latin-1")
+    kind = "" if "content-type:" in headers else "content-type: application/json\r\n"
+    return f"{head}{kind}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body
+
+
+def response(buffer: bytearray) -> Reading:
+    """Reads one response. What came beyond it stays in `buffer`."""
+    if not buffer:
+        buffer += yield 65536
+    whole = _whole(buffer)
+    if whole is not None:
+        return whole
+    status, headers = yield from _head(buffer)
+    keep = True
+    length: Optional[int] = None
+    chunked = False
+    for name, value in headers:
+        if name == "content-length":
+            length = _number(value, 10)
+        elif name == "transfer-encoding":
+            chunked = value.lower() == "chunked"
+        elif name == "connection":
+            keep = value.lower() != "close"
+    if status == 101 or status == 204 or status == 304:
+        return Response(status, b"", keep)
+    if chunked:
+        return Response(status, (yield from _chunks(buffer)), keep)
+    if length is None:
+        return Response(status, (yield from _rest(buffer)), False)
+    return Response(status, (yield from _exactly(buffer, length)), keep)
+
+
+_LENGTH = b"\r\ncontent-length: "
+
+
+def _whole(buffer: bytearray) -> Optional[Response]:
+    """An ordinary response that came in one piece, which most do; None for every other one."""
+    end = buffer.find(b"\r\n\r\n")
+    at = buffer.find(_LENGTH, 0, end + 2)
+    if end < 0 or at < 0 or not buffer.startswith(b"HTTP/1.1 ") or buffer.find(b"\r\nconnection:", 0, end + 2) >= 0:
+        return None
+    length = bytes(buffer[at + len(_LENGTH) : buffer.find(b"\r\n", at + 2)])
+    status = bytes(buffer[9:12])
+    if not (length.isdigit() and status.isdigit() and len(buffer) == end + 4 + int(length)) or status < b"200":
+        return None
+    body = bytes(buffer[end + 4 :])
+    buffer.clear()
+    return Response(int(status), body, True)
+
+
+def _head(buffer: bytearray) -> Generator[int, bytes, Tuple[int, List[Tuple[str, str]]]]:
+    while True:
+        end = buffer.find(b"\r\n\r\n")
+        if end >= 0:
+            break
+        if len(buffer) > LONGEST_HEAD:
+            raise ProtocolError("the head of the answer is too long")
+        came = yield 65536
+        if not came:
+            raise Closed("the connection was closed before there was an answer")
+        buffer += came
+    lines = buffer[:end].decode("latin-1").split("\r\n")
+    del buffer[: end + 4]
+    words = lines[0].split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1."):
+        raise ProtocolError("the answer is no HTTP")
+    headers: List[Tuple[str, str]] = []
+    for line in lines[1:]:
+        name, _, value = line.partition(":")
+        headers.append((name.lower(), value.strip()))
+    return _number(words[1], 10), headers
+
+
+def _exactly(buffer: bytearray, length: int) -> Generator[int, bytes, bytes]:
+    while len(buffer) < length:
+        came = yield length - len(buffer)
+        if not came:
+            raise Closed("the connection was closed within an answer")
+        buffer += came
+    taken = bytes(buffer[:length])
+    del buffer[:length]
+    return taken
+
+
+def _line(buffer: bytearray) -> Generator[int, bytes, bytes]:
+    while True:
+        end = buffer.find(b"\r\n")
+        if end >= 0:
+            line = bytes(buffer[:end])
+            del buffer[: end + 2]
+            return line
+        if len(buffer) > LONGEST_HEAD:
+            raise ProtocolError("a line of the answer is too long")
+        came = yield 65536
+        if not came:
+            raise Closed("the connection was closed within an answer")
+        buffer += came
+
+
+def _chunks(buffer: bytearray) -> Generator[int, bytes, bytes]:
+    parts: List[bytes] = []
+    while True:
+        line = yield from _line(buffer)
+        size = _number(line.split(b";")[0].decode("latin-1"), 16)
+        if size == 0:
+            while (yield from _line(buffer)):
+                pass
+            return b"".join(parts)
+        parts.append((yield from _exactly(buffer, size)))
+        yield from _line(buffer)
+
+
+def _rest(buffer: bytearray) -> Generator[int, bytes, bytes]:
+    while True:
+        came = yield 65536
+        if not came:
+            taken = bytes(buffer)
+            buffer.clear()
+            return taken
+        buffer += came
+
+
+def _number(text: str, base: int) -> int:
+    try:
+        number = int(text.strip(), base)
+    except ValueError:
+        raise ProtocolError("the answer has a malformed number") from None
+    if number < 0:
+        raise ProtocolError("the answer has a negative length")
+    return number
+
+
+TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+
+
+def upgrade(path: str, host: str, headers: str = "") -> bytes:
+    """The request to become a WebSocket."""
+    from base64 import b64encode
+
+    key = b64encode(os.urandom(16)).decode("ascii")
+    asked = f"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: {key}\r\n"
+    return request("GET", path, host, None, headers + asked)
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    """One message of a client, which has to be masked."""
+    size = len(payload)
+    if size > LONGEST_MESSAGE:
+        raise ValueError(f"{size} bytes in one message are more than {LONGEST_MESSAGE}; put such data into files")
+    if size < 126:
+        head = struct.pack("!BB", 0x80 | kind, 0x80 | size)
+    elif size < 65536:
+        head = struct.pack("!BBH", 0x80 | kind, 0x80 | 126, size)
+    else:
+        head = struct.pack("!BBQ", 0x80 | kind, 0x80 | 127, size)
+    mask = os.urandom(4)
+    repeated = (mask * (size // 4 + 1))[:size]
+    masked = int.from_bytes(payload, "big") ^ int.from_bytes(repeated, "big")
+    return head + mask + masked.to_bytes(size, "big")
+
+
+def message(buffer: bytearray) -> Generator[int, bytes, Tuple[int, bytes]]:
+    """Reads one message: its kind and what it says. Pings are told as they are."""
+    parts: List[bytes] = []
+    first = 0
+    while True:
+        head = yield from _exactly(buffer, 2)
+        kind, size = head[0] & 15, head[1] & 127
+        if size == 126:
+            (size,) = struct.unpack("!H", (yield from _exactly(buffer, 2)))
+        elif size == 127:
+            (size,) = struct.unpack("!Q", (yield from _exactly(buffer, 8)))
+        payload = yield from _exactly(buffer, size)
+        if kind >= CLOSE:
+            return kind, payload
+        first = first or kind
+        if head[0] & 128 and not parts:
+            return first, payload
+        parts.append(payload)
+        if head[0] & 128:
+            return first, b"".join(parts)

@@ -1,0 +1,379 @@
+"""Running code, for those who wait: `run` and `Sandbox`."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+
+from . import _client, _events, _http, _request, _tools
+from ._client import Client, WebSocket
+from ._errors import Denied, EngineUnavailable, RequestError, SandboxClosed, SandboxError
+from ._events import Call, Done, Event
+from ._request import Hearing, Tools
+from ._result import Result
+from ._wire import answer, dumps, sandbox_problem
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ._request import CellOptions, RunOptions, SandboxOptions
+
+_INTERRUPTED = 10.0
+
+
+def run(code: str, *, client: Optional[Client] = None, **options: Unpack[RunOptions]) -> Result:
+    """Runs code in a fresh sandbox of its own, and gives what came of it.
+
+    Python and JavaScript may end in an expression, which is the result's value:
+
+    >>> import belljar
+    >>> belljar.run("print('under glass'); 6 * 7").value
+    42
+
+    Code that fails is a result as well, unless `check=True` asks for an exception:
+
+    >>> belljar.run("1 / 0").error
+    'ZeroDivisionError: division by zero'
+    """
+    wish, tools = _request.run(code, options)
+    hearing = Hearing(options)
+    client = client or _client.default()
+    if tools or hearing:
+        result = _in_session(client, wish, tools, hearing)
+    else:
+        result = Result(answer(client.request("POST", "/v1/executions", dumps(client.under_policy(wish)))))
+    return result.check() if options.get("check") else result
+
+
+def _in_session(client: Client, wish: Dict[str, Any], tools: Tools, hearing: Hearing) -> Result:
+    """Runs it in a sandbox that is there for this alone: calls of tools and pieces of output travel on its socket."""
+    place, cell = split(wish, tools)
+    sandbox = Sandbox._of(client, place, tools)
+    with sandbox:
+        return sandbox._execute(cell, {}, hearing)
+
+
+def split(wish: Dict[str, Any], tools: Tools) -> "tuple[Dict[str, Any], Dict[str, Any]]":
+    """What of a run makes its sandbox, and what runs in it."""
+    place = dict(wish)
+    cell: Dict[str, Any] = {}
+    for name in ("code", "stdin", "outputs"):
+        if name in place:
+            cell[name] = place.pop(name)
+    for name in ("args", "stdin_base64", "fresh_interpreter"):
+        if place.pop(name, None):
+            raise ValueError(f"{name} does not go together with tools and with output as it comes")
+    place.pop("evaluate", None)
+    if tools:
+        place["tools"] = sorted(tools)
+    return place, cell
+
+
+class File(NamedTuple):
+    """Something in a sandbox's work directory."""
+
+    path: str
+    kind: str
+    """`file`, `directory`, `link` or `other`."""
+    size: int
+    executable: bool
+
+
+class Logs(NamedTuple):
+    """What a sandbox printed, the latest of it."""
+
+    stdout: str
+    stderr: str
+    dropped: int
+    """How many bytes from the beginning are no longer held."""
+
+
+class Files:
+    """The files of a sandbox's work directory."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def write(self, path: Union[str, os.PathLike[str]], content: Union[str, bytes, os.PathLike[str]]) -> None:
+        """Puts a file there: text, bytes, or what a path of this machine names."""
+        name = _request.file_name("path", path)
+        body = _request.file_bytes("content", content)
+        self._sandbox._ask("PUT", _at(name), body, "content-type: application/octet-stream\r\n")
+
+    def read(self, path: Union[str, os.PathLike[str]]) -> bytes:
+        return self._sandbox._ask("GET", _at(_request.file_name("path", path)))
+
+    def read_text(self, path: Union[str, os.PathLike[str]]) -> str:
+        return self.read(path).decode("utf-8")
+
+    def delete(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Removes a file, or a directory with everything in it."""
+        self._sandbox._ask("DELETE", _at(_request.file_name("path", path)))
+
+    def list(self) -> List[File]:
+        return read_files(json.loads(self._sandbox._ask("GET", "/files")))
+
+    def __iter__(self) -> Iterator[File]:
+        return iter(self.list())
+
+    def __contains__(self, path: object) -> bool:
+        return any(file.path == path for file in self.list())
+
+
+def _at(name: str) -> str:
+    from urllib.parse import quote
+
+    return f"/file?path={quote(name, safe='')}"
+
+
+def read_files(told: Mapping[str, Any]) -> List[File]:
+    return [File(one["path"], one["kind"], one["size"], one["executable"]) for one in told["files"]]
+
+
+class Sandbox:
+    """A sandbox that keeps its variables and files until it is closed.
+
+    >>> import belljar
+    >>> with belljar.Sandbox(memory="512M", timeout=10) as sandbox:
+    ...     _ = sandbox.run("rows = [1, 2, 3]")
+    ...     sandbox.run("sum(rows)").value
+    6
+
+    Functions that it is given run here, in this process, and the code calls them as if they were its own:
+
+    >>> with belljar.Sandbox(tools={"price": {"tea": 3.5}.get}) as sandbox:
+    ...     sandbox.run("price('tea') * 2").value
+    7.0
+
+    Python and JavaScript have an interpreter that stays. Code of the other languages is run as a program each time,
+    among the files of those before it.
+    """
+
+    def __init__(self, *, client: Optional[Client] = None, **options: Unpack[SandboxOptions]) -> None:
+        wish, tools = _request.sandbox(options)
+        self._begin(client or _client.default(), wish, tools)
+
+    @classmethod
+    def _of(cls, client: Client, wish: Dict[str, Any], tools: Tools) -> Self:
+        made = cls.__new__(cls)
+        made._begin(client, wish, tools)
+        return made
+
+    def _begin(self, client: Client, wish: Dict[str, Any], tools: Tools) -> None:
+        self._client = client
+        self._tools = dict(tools)
+        self._brought: Tools = {}
+        self._host_errors: List[BaseException] = []
+        self._executions = 0
+        self._executing = threading.Lock()
+        self._socket: Optional[WebSocket] = None
+        self._closed = False
+        self._pid = os.getpid()
+        made = client.call("POST", "/v1/sessions", client.under_policy(wish))
+        self.id: str = made["session_id"]
+        """Its name, as records and the service have it."""
+        self.language: str = made["language"]
+        self._path = f"/v1/sessions/{self.id}"
+
+    @property
+    def files(self) -> Files:
+        """The files of its work directory."""
+        return Files(self)
+
+    def run(self, code: str, **options: Unpack[CellOptions]) -> Result:
+        """Executes code. Variables and files stay for the next."""
+        wish, tools = _request.cell({"code": _request.code(code)}, options)
+        return self._checked(wish, tools, options)
+
+    def exec(self, command: Union[str, Sequence[str]], **options: Unpack[CellOptions]) -> Result:
+        """Runs a command among the sandbox's files: its words, or one line that is split as a shell would split it."""
+        wish, tools = _request.cell({"command": _request.command(command)}, options)
+        return self._checked(wish, tools, options)
+
+    def stream(self, code: str, **options: Unpack[CellOptions]) -> Iterator[Event]:
+        """Executes code, and gives what happens as it happens; at last a `Done` with the result."""
+        wish, tools = _request.cell({"code": _request.code(code)}, options)
+        return self._converse(wish, tools, Hearing(options))
+
+    def _checked(self, wish: Dict[str, Any], tools: Tools, options: Mapping[str, Any]) -> Result:
+        result = self._execute(wish, tools, Hearing(options))
+        return result.check() if options.get("check") else result
+
+    def _execute(self, wish: Dict[str, Any], tools: Tools, hearing: Hearing) -> Result:
+        for event in self._converse(wish, tools, hearing):
+            if isinstance(event, Done):
+                return event.result
+        raise SandboxError("the execution ended without a result")
+
+    def _converse(self, wish: Dict[str, Any], tools: Tools, hearing: Hearing) -> Iterator[Event]:
+        """One execution: events out, answers of tools in."""
+        with self._executing:
+            self._brought.update(tools)
+            self._host_errors.clear()
+            socket = self._connected()
+            over = True
+            try:
+                self._executions += 1
+                socket.send({"type": "execute", "id": self._executions, **wish})
+                over = False
+                while not over:
+                    event = _events.read(socket.receive(), self._executions)
+                    if isinstance(event, Call):
+                        self._answer(socket, event)
+                    elif event is not None:
+                        over = isinstance(event, Done)
+                        _events.tell(event, hearing)
+                        if isinstance(event, Done):
+                            event.result._host_errors = list(self._host_errors)
+                        yield event
+            except RequestError as error:
+                over = True
+                raise sandbox_problem(error) from None
+            except Denied:
+                over = True
+                raise
+            except (OSError, _http.ProtocolError) as error:
+                over = True
+                self._disconnect()
+                raise self._lost(error) from error
+            finally:
+                if not over:
+                    # Whoever gives up, by Ctrl-C or otherwise, interrupts it; variables and files stay.
+                    self._give_up()
+
+    def _connected(self) -> WebSocket:
+        self._check_alive()
+        if self._socket is None:
+            try:
+                self._socket = self._client.websocket(f"{self._path}/socket")
+            except RequestError as error:
+                raise sandbox_problem(error) from error
+        return self._socket
+
+    def _ask(self, method: str, path: str, body: Optional[bytes] = None, headers: str = "") -> bytes:
+        """One request about this sandbox."""
+        self._check_alive()
+        response = self._client.request(method, self._path + path, body, headers)
+        if response.status >= 400:
+            try:
+                answer(response)
+            except RequestError as error:
+                raise sandbox_problem(error) from None
+        return response.body
+
+    def _check_alive(self) -> None:
+        if self._pid != os.getpid():
+            raise SandboxClosed(
+                "this sandbox belongs to the process that this one was forked from", hint="make one here"
+            )
+        if self._closed:
+            raise SandboxClosed("the sandbox is closed")
+
+    def _lost(self, error: BaseException) -> SandboxError:
+        try:
+            self._client.call("GET", self._path)
+        except EngineUnavailable as gone:
+            return gone
+        except SandboxError as gone:
+            return SandboxClosed(f"the sandbox is over: {gone.args[0] if gone.args else gone}")
+        return EngineUnavailable(f"the connection to {self._client.endpoint.describe()} broke: {error}")
+
+    def _give_up(self) -> None:
+        """Interrupts what runs and waits a little for that, so that the next execution finds things in order."""
+        socket = self._socket
+        if socket is None:
+            return
+        try:
+            socket.send({"type": "interrupt"})
+            socket._connection.socket.settimeout(_INTERRUPTED)
+            while not isinstance(_events.read(socket.receive(), self._executions), Done):
+                pass
+            socket._connection.socket.settimeout(None)
+        except BaseException as error:
+            # Hanging up ends it as well.
+            self._disconnect()
+            if not isinstance(error, (SandboxError, OSError, _http.ProtocolError)):
+                raise
+
+    def _disconnect(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+
+    def _answer(self, socket: WebSocket, call: Call) -> None:
+        """Has the function called, on a thread of its own: it may take its time."""
+        function = self._brought.get(call.name) or self._tools.get(call.name)
+        if function is None:
+            socket.send(_tools.missing(call))
+            return
+        import contextvars
+
+        def work() -> None:
+            reply, error = _tools.answer_blocking(function, call)
+            if error is not None:
+                self._host_errors.append(error)
+            try:
+                socket.send(reply)
+            except OSError:
+                pass  # nobody waits for it any more
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(work,), name=f"belljar-tool-{call.name}", daemon=True).start()
+
+    def interrupt(self) -> bool:
+        """Interrupts what it executes, as Ctrl-C would; from any thread. False if that is nothing."""
+        try:
+            self._ask("POST", "/interrupt")
+        except RequestError as error:
+            if error.kind == "conflict":
+                return False
+            raise
+        return True
+
+    def reset(self) -> None:
+        """A new interpreter: variables are gone, files stay, and what it was made with is there again."""
+        self._check_alive()
+        with self._executing:
+            self._brought.clear()
+            self._ask("POST", "/reset")
+
+    @property
+    def logs(self) -> Logs:
+        """What it printed so far."""
+        told = json.loads(self._ask("GET", "/logs"))
+        return Logs(told["stdout"], told["stderr"], told["dropped"])
+
+    def close(self) -> None:
+        """Ends everything in it, and waits until nothing is left. Closing twice is no mistake."""
+        if self._closed or self._pid != os.getpid():
+            return
+        self._closed = True
+        self._disconnect()
+        try:
+            self._client.call("DELETE", self._path)
+        except (RequestError, EngineUnavailable):
+            pass  # it was over already
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) or self._pid != os.getpid():
+            return
+        # One that was forgotten ends with its last name; at the interpreter's end, the engine sees to that.
+        try:
+            self.close()
+        except BaseException:
+            pass
+
+    def __repr__(self) -> str:
+        return f"<belljar.Sandbox {self.id}, {self.language}{', closed' if self._closed else ''}>"

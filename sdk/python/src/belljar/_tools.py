@@ -1,0 +1,51 @@
+"""Functions of the host that guest code calls."""
+
+from __future__ import annotations
+
+from typing import Any, Awaitable, Callable, Dict, Tuple, Union, cast
+
+from ._events import Call
+from ._values import encode
+
+Answer = Dict[str, Any]
+
+
+def begin(function: Callable[..., Any], call: Call) -> Any:
+    """Calls it; an async function gives what has to be awaited."""
+    return function(*call.args, **call.kwargs)
+
+
+def given(call: Call, value: object) -> Answer:
+    """What the guest gets."""
+    return {"type": "tool_result", "call": call.call, "value": encode(value, f"what {call.name}() returned")}
+
+
+def raised(call: Call, error: BaseException) -> Answer:
+    """What the guest sees raised: the same type where that is built in, and the text; nothing else of the host."""
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    text = message.encode("utf-8", "replace").decode("utf-8")
+    return {"type": "tool_error", "call": call.call, "kind": type(error).__name__, "message": text}
+
+
+def missing(call: Call) -> Answer:
+    return {"type": "tool_error", "call": call.call, "kind": "NameError", "message": f"there is no tool {call.name!r}"}
+
+
+def answer_blocking(function: Callable[..., Any], call: Call) -> Tuple[Answer, Union[BaseException, None]]:
+    """The answer to a call, on a thread of its own; and what the function raised."""
+    try:
+        value = begin(function, call)
+        if hasattr(value, "__await__"):
+            value = _wait(cast("Awaitable[Any]", value))
+        return given(call, value), None
+    except Exception as error:
+        return raised(call, error), error
+
+
+def _wait(awaitable: Awaitable[Any]) -> Any:
+    import asyncio
+
+    async def wait() -> Any:
+        return await awaitable
+
+    return asyncio.run(wait())

@@ -1,0 +1,219 @@
+"""The engine's process: started by the first use, shared, and gone with this one, however that ends."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import children
+
+import belljar
+
+SCRIPT = """
+import belljar, os, sys
+sandbox = belljar.Sandbox()
+sandbox.run("x = 1").check()
+belljar.run("1 + 1").check()
+print(belljar._client.default().endpoint.engine.pid, flush=True)
+"""
+
+
+def script(text: str, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def is_gone(pid: int, patience: float = 20) -> bool:
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return True
+        if state == "Z" and os.getpid() != int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_importing_starts_nothing_and_is_quick() -> None:
+    code = (
+        "import sys, time, os; began = time.perf_counter(); import belljar; took = time.perf_counter() - began\n"
+        "children = open(f'/proc/self/task/{os.getpid()}/children').read()\n"
+        "print(repr(children), 'asyncio' in sys.modules, 'ssl' in sys.modules, 'subprocess' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["''", "False", "False", "False"]
+
+
+def test_an_exit_without_close_leaves_nothing() -> None:
+    process = script(SCRIPT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert is_gone(int(out))
+
+
+@pytest.mark.parametrize("with_fork", [False, True])
+def test_sigkill_leaves_nothing(with_fork: bool) -> None:
+    """Also where a fork of the process has inherited its descriptors and lives on."""
+    fork = "\nif os.fork() == 0:\n    import time; time.sleep(30); os._exit(0)\n" if with_fork else ""
+    process = script(SCRIPT.replace("print(", f"{fork}\nprint(") + "\nimport time; time.sleep(60)")
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    below = [pid, *children(pid)]
+    assert len(below) > 2
+    process.kill()
+    process.wait()
+    assert all(is_gone(one) for one in below)
+    # The fork is ours to end.
+    if with_fork:
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if b"time.sleep(30); os._exit(0)" in entry.read_bytes():
+                    os.kill(int(entry.parent.name), signal.SIGKILL)
+            except OSError:
+                pass
+
+
+def test_an_engine_that_dies_is_told_and_replaced() -> None:
+    with belljar.connect(default=False) as client:
+        sandbox = belljar.Sandbox(client=client)
+        sandbox.run("x = 1").check()
+        pid = client.endpoint.engine.pid
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(belljar.SandboxError):
+            sandbox.run("x")
+        assert belljar.run("1 + 1", client=client).value == 2
+        assert client.endpoint.engine.pid != pid
+        with pytest.raises(belljar.SandboxClosed):
+            sandbox.run("x")
+
+
+def _in_child(queue: "multiprocessing.Queue[object]", sandbox: belljar.Sandbox) -> None:
+    try:
+        sandbox.run("1")
+        told = "it ran"
+    except belljar.SandboxClosed as error:
+        told = str(error)
+    queue.put((told, belljar.run("6 * 7").value, belljar._client.default().endpoint.engine.pid))
+    belljar.close()
+
+
+def test_a_fork_has_an_engine_of_its_own() -> None:
+    belljar.close()
+    with belljar.Sandbox() as sandbox:
+        sandbox.run("x = 5").check()
+        mine = belljar._client.default().endpoint.engine.pid
+        context = multiprocessing.get_context("fork")
+        queue = context.Queue()
+        child = context.Process(target=_in_child, args=(queue, sandbox))
+        child.start()
+        told, value, theirs = queue.get(timeout=60)
+        child.join(60)
+        assert "forked" in told and value == 42 and theirs != mine
+        assert sandbox.run("x").value == 5
+        assert is_gone(theirs)
+    belljar.close()
+
+
+def test_a_thousand_sandboxes_leave_nothing() -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with belljar.connect(default=False) as client:
+        for _ in range(5):
+            belljar.Sandbox(client=client).close()
+        time.sleep(1)
+        pid = client.endpoint.engine.pid
+        before, theirs = descriptors(), len(os.listdir(f"/proc/{pid}/fd"))
+        tree = len(children(pid))
+        for n in range(1000):
+            sandbox = belljar.Sandbox(client=client)
+            if n % 50 == 0:
+                assert sandbox.run("1 + 1").value == 2
+            if n % 3:
+                sandbox.close()
+            del sandbox  # one that was forgotten is closed as well
+        assert client.call("GET", "/v1/sessions") == {"sessions": []}
+        until = time.monotonic() + 20
+        while len(children(pid)) > tree + 8 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert descriptors() <= before + 2
+        assert len(children(pid)) <= tree + 8, "processes of sandboxes are left"
+        assert len(os.listdir(f"/proc/{pid}/fd")) <= theirs + 100
+    assert is_gone(pid)
+
+
+def test_an_engine_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BELLJAR_BIN", str(tmp_path / "none"))
+    with pytest.raises(belljar.EngineUnavailable, match="BELLJAR_BIN"):
+        belljar.connect(default=False).call("GET", "/healthz")
+    broken = tmp_path / "belljar"
+    broken.write_text(
+        "#!/bin/sh\nif [ \"$1\" = doctor ]; then echo 'no seccomp here'; exit 1; fi\necho 'it broke' >&2; exit 3\n"
+    )
+    broken.chmod(0o755)
+    monkeypatch.setenv("BELLJAR_BIN", str(broken))
+    with pytest.raises(belljar.EngineUnavailable) as raised:
+        belljar.connect(default=False).call("GET", "/healthz")
+    assert "it broke" in str(raised.value) and "no seccomp here" in str(raised.value)
+    other = tmp_path / "other"
+    other.write_text("#!/usr/bin/env python3\nimport socket\nsocket.socket(fileno=0).send(b'{\"protocol\": 99}')\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("BELLJAR_BIN", str(other))
+    with pytest.raises(belljar.EngineUnavailable, match="protocol 99"):
+        belljar.connect(default=False).call("GET", "/healthz")
+
+
+def test_a_service_that_is_not_there_says_so() -> None:
+    client = belljar.connect("http://127.0.0.1:9", "bj_key", default=False)
+    with pytest.raises(belljar.EngineUnavailable, match="127.0.0.1:9"):
+        belljar.run("1", client=client)
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "127.0.0.1:80", "http://", "http://u:p@h", "http://h:99999", 3])
+def test_a_url_that_is_none_is_named(url: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="url"):
+        belljar.connect(url, default=False)  # type: ignore[arg-type]
+
+
+def test_the_environment_names_a_service(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from belljar import _client
+
+    monkeypatch.setenv("BELLJAR_URL", service)
+    monkeypatch.setattr(_client, "_default", None)
+    assert belljar.run("1 + 1").value == 2
+    assert belljar._client.default().endpoint.describe() == f"the service at {service}"
+    belljar.close()
+
+
+def test_nobody_else_can_reach_the_engine() -> None:
+    """No socket of it has a name, and none listens."""
+    with belljar.connect(default=False) as client:
+        belljar.run("1", client=client)
+        pid = client.endpoint.engine.pid
+        inodes = set()
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(entry)
+            if target.startswith("socket:"):
+                inodes.add(target[8:-1])
+        for line in Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[6] in inodes:
+                assert len(fields) == 7, f"a socket with a name: {line}"
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                assert line.split()[9] not in inodes, "a TCP socket"
+
+
+def test_records_are_json_like_the_command_line_s() -> None:
+    assert json.loads(json.dumps(belljar.run("1").to_dict()))["status"] == "completed"
+    belljar.close()
