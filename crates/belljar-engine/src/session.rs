@@ -146,6 +146,18 @@ impl Session {
         planned: Planned,
         surroundings: Surroundings,
     ) -> Result<Self, SessionError> {
+        let (mut keeper, shared) = Self::keeper(engine, planned, surroundings)?;
+        let (commands, receiver) = mpsc::channel(QUEUE);
+        keeper.prepare().await?;
+        tokio::spawn(keeper.keep(receiver));
+        Ok(Self { commands, shared })
+    }
+
+    fn keeper(
+        engine: &Engine,
+        planned: Planned,
+        surroundings: Surroundings,
+    ) -> Result<(Keeper, Arc<Shared>), SessionError> {
         let Planned {
             policy,
             request,
@@ -155,8 +167,7 @@ impl Session {
         } = planned;
         check_names(&surroundings.globals, &surroundings.tools)?;
         let shared = Arc::new(Shared::new(plan.limits().output()));
-        let (commands, receiver) = mpsc::channel(QUEUE);
-        let mut keeper = Keeper::new(
+        let keeper = Keeper::new(
             engine.clone(),
             policy,
             request,
@@ -164,9 +175,45 @@ impl Session {
             surroundings,
             Arc::clone(&shared),
         )?;
-        keeper.prepare().await?;
-        tokio::spawn(keeper.keep(receiver));
-        Ok(Self { commands, shared })
+        Ok((keeper, shared))
+    }
+
+    /// Makes a sandbox for what was planned, executes one cell in it, and destroys it. Dropping the future ends everything.
+    /// When `stop` resolves, the code is interrupted.
+    pub async fn evaluate_planned(
+        engine: &Engine,
+        planned: Planned,
+        surroundings: Surroundings,
+        cell: Cell,
+        sink: &mut (dyn SessionSink + Send),
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Execution, SessionError> {
+        let (mut keeper, shared) = Self::keeper(engine, planned, surroundings)?;
+        shared.begin();
+        let (events, mut heard) = mpsc::unbounded_channel();
+        // Held for as long as somebody waits.
+        let (mut answer, _waiting) = oneshot::channel();
+        let ran = {
+            let mut executing = std::pin::pin!(keeper.execute_only(cell, events, &mut answer));
+            let mut stop = std::pin::pin!(stop);
+            let mut stopped = false;
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut stop, if !stopped => {
+                        stopped = true;
+                        shared.interrupt();
+                    }
+                    Some(event) = heard.recv() => sink.event(event),
+                    ran = &mut executing => break ran,
+                }
+            }
+        };
+        while let Ok(event) = heard.try_recv() {
+            sink.event(event);
+        }
+        keeper.end(keeper::Ending::Discard).await?;
+        ran
     }
 
     /// Executes code, or waits for its turn to do so. `sink` sees what happens as it happens.

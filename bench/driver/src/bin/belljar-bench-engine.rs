@@ -6,7 +6,7 @@
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
-use belljar::{Cell, Engine, ExecuteIo, Execution, Language, Outcome, Policy, Request, native_engine};
+use belljar::{Engine, ExecuteIo, Execution, Language, Outcome, Policy, Request, native_engine};
 use belljar_engine::Session;
 use belljar_engine::session::Surroundings;
 use serde_json::json;
@@ -42,7 +42,11 @@ fn main() -> Measured<()> {
             origins.push(outcome.receipt.origin);
             std::thread::sleep(PAUSE);
         }
-        writeln!(std::io::stdout(), "{}", json!({ "micros": micros, "origins": origins }))?;
+        writeln!(
+            std::io::stdout(),
+            "{}",
+            json!({ "micros": micros, "origins": origins })
+        )?;
     }
     Ok(())
 }
@@ -58,8 +62,10 @@ async fn program(engine: &Engine) -> Measured<Outcome> {
 async fn cell(engine: &Engine) -> Measured<Outcome> {
     let request = Request::interpreter(Language::Python);
     let policy = Policy::for_owner(&request)?;
-    let session = Session::open(engine, &policy, &request, Surroundings::default()).await?;
-    let Execution { outcome, .. } = session.execute(Cell::from(CODE), &mut |_| {}).await?;
-    session.discard().await?;
+    let planned = engine.plan_run(&policy, &request)?;
+    let (around, stop) = (Surroundings::default(), std::future::pending());
+    let mut sink = |_| {};
+    let evaluating = Session::evaluate_planned(engine, planned, around, CODE.into(), &mut sink, stop);
+    let Execution { outcome, .. } = evaluating.await?;
     Ok(outcome)
 }

@@ -48,6 +48,8 @@ struct Run {
     display_room: u64,
     calls: Calls,
     flags: BTreeMap<&'static str, u64>,
+    /// Whether the interpreter has not said yet that it is ready.
+    starting: bool,
     events: UnboundedSender<Event>,
     shared: Arc<Shared>,
 }
@@ -61,11 +63,42 @@ impl Keeper {
     ) -> Result<Execution, SessionError> {
         self.check(&cell)?;
         self.prepare().await?;
+        let limits = self.plan.limits().lowered(&cell.limits);
+        let Some(interpreting) = interpreting(&mut self.sandbox) else {
+            return Err(SessionError::Closed);
+        };
+        interpreting.begin(&limits)?;
+        self.execute_begun(cell, limits, events, answer).await
+    }
+
+    /// Executes the only cell that this one will, in an interpreter that is started for it: what it is told comes together,
+    /// and its start counts as the cell's.
+    pub(super) async fn execute_only(
+        &mut self,
+        cell: Cell,
+        events: UnboundedSender<Event>,
+        answer: &mut Answer<Execution>,
+    ) -> Result<Execution, SessionError> {
+        self.check(&cell)?;
+        self.raise().await?;
+        let limits = self.plan.limits().lowered(&cell.limits);
+        self.begin(&limits).await?;
+        self.interpreting = true;
+        self.starting = true;
+        self.execute_begun(cell, limits, events, answer).await
+    }
+
+    async fn execute_begun(
+        &mut self,
+        cell: Cell,
+        limits: Limits,
+        events: UnboundedSender<Event>,
+        answer: &mut Answer<Execution>,
+    ) -> Result<Execution, SessionError> {
         self.executions += 1;
         self.brought.extend(cell.tools.clone());
         let mut tools = self.tools.clone();
         tools.extend(self.brought.clone());
-        let limits = self.plan.limits().lowered(&cell.limits);
         let output = limits.output().get();
         let run = Run {
             id: self.executions,
@@ -80,6 +113,7 @@ impl Keeper {
                 events.clone(),
             ),
             flags: BTreeMap::new(),
+            starting: std::mem::take(&mut self.starting),
             limits,
             events,
             shared: Arc::clone(&self.shared),
@@ -144,7 +178,6 @@ impl Keeper {
         let Some(interpreting) = interpreting(&mut self.sandbox) else {
             return Err(SessionError::Closed);
         };
-        interpreting.begin(&run.limits)?;
         interpreting.say(&message);
         let mut asking = run.calls.asking();
         let mut stopped_clock = StoppedClock::default();
@@ -229,6 +262,11 @@ impl Keeper {
             return Err(SessionError::Closed);
         };
         let files = sandbox.collect(&cell.outputs, run.limits.output().get()).await;
+        if let (true, Some(why)) = (run.starting, over.why_not_started()) {
+            let words = run.stderr.into_captured().text();
+            let why = format!("{why} {}", words.trim()).trim().to_owned();
+            return Err(SessionError::CannotStart { why });
+        }
         let told = Told {
             files,
             sandbox_id: sandbox.id().to_owned(),
@@ -419,6 +457,10 @@ impl Run {
             }
             Said::Done { .. } | Said::Display { .. } => {
                 self.flag("a message about another execution");
+                Next::Listen
+            }
+            Said::Ready if self.starting => {
+                self.starting = false;
                 Next::Listen
             }
             Said::Ready | Said::Unknown => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belljar_core::provider::{Heard, Interpreting, NoSink};
-use belljar_core::{StageKind, StateLost};
+use belljar_core::{Limits, StageKind, StateLost};
 
 use super::error::SessionError;
 use super::keeper::Keeper;
@@ -26,19 +26,11 @@ impl Keeper {
             return Ok(());
         }
         if self.sandbox.is_none() {
-            let mut sandbox = self
-                .engine
-                .raise(&self.policy, &self.request, Arc::clone(&self.plan))
-                .await?;
-            let Some(interpreting) = sandbox.interpreting() else {
-                let provider = self.engine.provider().capabilities(&[]).provider;
-                return Err(SessionError::NoSessions { provider });
-            };
-            let directory = interpreting
-                .work_dir()
+            self.raise().await?;
+            let directory = interpreting(&mut self.sandbox)
+                .and_then(|interpreting| interpreting.work_dir())
                 .and_then(|directory| directory.try_clone_to_owned().ok());
             self.shared.set_directory(directory);
-            self.sandbox = Some(sandbox);
         }
         if self.programs {
             return Ok(());
@@ -52,17 +44,42 @@ impl Keeper {
         started
     }
 
-    async fn start(&mut self) -> Result<(), SessionError> {
+    /// Makes the sandbox.
+    pub(super) async fn raise(&mut self) -> Result<(), SessionError> {
+        let mut sandbox = self
+            .engine
+            .raise(&self.policy, &self.request, Arc::clone(&self.plan))
+            .await?;
+        if sandbox.interpreting().is_none() {
+            let provider = self.engine.provider().capabilities(&[]).provider;
+            return Err(SessionError::NoSessions { provider });
+        }
+        self.sandbox = Some(sandbox);
+        Ok(())
+    }
+
+    /// Starts an interpreter and tells it what it is for, while `limits` hold.
+    pub(super) async fn begin(&mut self, limits: &Limits) -> Result<(), SessionError> {
         let plan = Arc::clone(&self.plan);
-        let (Some(stage), Some(sandbox)) = (plan.stages().last(), &mut self.sandbox) else {
-            return Err(SessionError::Closed);
-        };
-        let Some(interpreting) = sandbox.interpreting() else {
+        let (Some(stage), Some(interpreting)) = (plan.stages().last(), interpreting(&mut self.sandbox))
+        else {
             return Err(SessionError::Closed);
         };
         interpreting.start(stage).await?;
-        interpreting.begin(stage.limits())?;
+        interpreting.begin(limits)?;
         interpreting.say(&self.setup);
+        Ok(())
+    }
+
+    async fn start(&mut self) -> Result<(), SessionError> {
+        let plan = Arc::clone(&self.plan);
+        let Some(stage) = plan.stages().last() else {
+            return Err(SessionError::Closed);
+        };
+        self.begin(stage.limits()).await?;
+        let Some(interpreting) = interpreting(&mut self.sandbox) else {
+            return Err(SessionError::Closed);
+        };
         let mut words = Vec::new();
         loop {
             let why = match interpreting.hear().await? {

@@ -71,6 +71,8 @@ pub(super) struct Keeper {
     pub(super) sandbox: Option<Box<dyn Sandbox>>,
     /// Whether an interpreter is there and answers.
     pub(super) interpreting: bool,
+    /// Whether one was started that has not said yet that it is ready.
+    pub(super) starting: bool,
     /// What was lost since the last outcome.
     pub(super) lost: Option<StateLost>,
     pub(super) executions: u64,
@@ -120,6 +122,7 @@ impl Keeper {
             shared,
             sandbox: None,
             interpreting: false,
+            starting: false,
             lost: None,
             executions: 0,
             last_call: 0,
@@ -222,7 +225,7 @@ impl Keeper {
     }
 
     /// Ends everything.
-    async fn end(&mut self, ending: Ending) -> Result<(), SessionError> {
+    pub(super) async fn end(&mut self, ending: Ending) -> Result<(), SessionError> {
         self.shared.set_directory(None);
         self.interpreting = false;
         match self.sandbox.take() {

@@ -28,6 +28,16 @@ impl Over {
         matches!(self, Self::Said(_))
     }
 
+    /// Why an interpreter that has not said that it is ready never will; none where a limit ended it, as it may any code.
+    pub(super) fn why_not_started(&self) -> Option<String> {
+        match self {
+            Self::Broken(why) | Self::Ended(Ended::CannotStart(why) | Ended::Lost(why)) => Some(why.clone()),
+            Self::Ended(Ended::Exited(code)) => Some(format!("it exited with {code}")),
+            Self::Ended(Ended::Signaled(signal)) => Some(format!("it was ended by signal {signal}")),
+            _ => None,
+        }
+    }
+
     /// Status, exit code, signal and reason; value; exception.
     pub(super) fn verdict(self, limits: &Limits) -> (Judgement, Option<Value>, Option<Exception>) {
         let failed = |status, exit_code, kind, message: String| -> Judgement {

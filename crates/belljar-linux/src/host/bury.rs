@@ -6,6 +6,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -14,6 +15,9 @@ use super::shell::Shell;
 
 /// How many may wait. Beyond that, whoever brings the next one clears it away.
 const MOST: usize = 64;
+
+/// How long they wait: whoever is told the result at this moment needs the processor more.
+const LULL: Duration = Duration::from_millis(1);
 
 /// A sandbox that is over.
 #[derive(Debug)]
@@ -25,6 +29,7 @@ pub(crate) struct Remains {
 /// Clears away whatever comes.
 fn clear(remains: &Receiver<Remains>) {
     while let Ok(first) = remains.recv() {
+        std::thread::sleep(LULL);
         // Dying takes longer than killing, so all of them do it at once.
         let dying: Vec<_> = [first]
             .into_iter()

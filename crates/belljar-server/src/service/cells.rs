@@ -19,7 +19,7 @@ use super::sessions::{LiveSession, MOST_WAITING, of_session};
 use crate::wire::{self, CellRequest, CommandWish, ExecutionRequest};
 
 /// How long code that was interrupted for its caller may take to end before it is ended.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Service {
     /// Has a session execute something, if it may. `events` hears what happens.
@@ -144,7 +144,7 @@ async fn run(
 }
 
 /// Waits for an execution; where it is cancelled, it is interrupted, and given up if it does not mind that.
-pub(super) async fn until_cancelled<T>(
+async fn until_cancelled<T>(
     executing: impl Future<Output = T>,
     session: &Session,
     cancel: &CancellationToken,

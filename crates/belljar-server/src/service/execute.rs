@@ -14,7 +14,7 @@ use tracing::{Instrument, debug_span};
 
 use super::Service;
 use super::admission::{Admission, Admitted, Queue};
-use super::cells::until_cancelled;
+use super::cells::PATIENCE;
 use super::conclude::{Job, Started};
 use super::error::ServiceError;
 use super::identity::Identity;
@@ -286,15 +286,18 @@ async fn evaluate(
         globals: std::collections::BTreeMap::new(),
         ..cell
     };
-    let session = Session::open_planned(&service.engine, planned, surroundings)
-        .await
-        .map_err(of_session)?;
-    let ran = match until_cancelled(session.execute(cell, &mut tell), &session, cancel).await {
-        Some(ran) => ran.map_err(of_session),
-        None => Err(ServiceError::Cancelled),
+    let (engine, stop) = (&service.engine, cancel.cancelled());
+    let evaluating = Session::evaluate_planned(engine, planned, surroundings, cell, &mut tell, stop);
+    let mut evaluating = std::pin::pin!(evaluating);
+    let given_up = async {
+        cancel.cancelled().await;
+        tokio::time::sleep(PATIENCE).await;
     };
-    session.discard().await.map_err(of_session)?;
-    ran
+    tokio::select! {
+        ran = &mut evaluating => ran.map_err(of_session),
+        // Dropping it ends it.
+        () = given_up => Err(ServiceError::Cancelled),
+    }
 }
 
 /// What is to be executed where the code is evaluated.

@@ -44,6 +44,12 @@ class AsyncConnection(Connection):
             # Whoever takes no more of it may have said why.
             refused = error
         try:
+            came = await self.receive_async(65536)
+            if refused is None:
+                whole = _http.whole_response(came)
+                if whole is not None:
+                    return whole
+            self.buffer += came
             response: _http.Response = await self.read_async(_http.response(self.buffer))
         except (OSError, _http.ProtocolError):
             if refused is not None:

@@ -63,11 +63,17 @@ class Connection:
         """Sends a request and reads the answer."""
         refused: Optional[OSError] = None
         try:
-            self.send(data)
+            self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError) as error:
             # Whoever takes no more of it may have said why.
             refused = error
         try:
+            came = self.socket.recv(65536)
+            if refused is None:
+                whole = _http.whole_response(came)
+                if whole is not None:
+                    return whole
+            self.buffer += came
             response: _http.Response = self.read(_http.response(self.buffer))
         except (OSError, _http.ProtocolError):
             if refused is not None:

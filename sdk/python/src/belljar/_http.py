@@ -43,11 +43,6 @@ def request(method: str, path: str, host: str, body: Optional[bytes], headers: s
 
 def response(buffer: bytearray) -> Reading:
     """Reads one response. What came beyond it stays in `buffer`."""
-    if not buffer:
-        buffer += yield 65536
-    whole = _whole(buffer)
-    if whole is not None:
-        return whole
     status, headers = yield from _head(buffer)
     keep = True
     length: Optional[int] = None
@@ -71,19 +66,17 @@ def response(buffer: bytearray) -> Reading:
 _LENGTH = b"\r\ncontent-length: "
 
 
-def _whole(buffer: bytearray) -> Optional[Response]:
+def whole_response(came: bytes) -> Optional[Response]:
     """An ordinary response that came in one piece, which most do; None for every other one."""
-    end = buffer.find(b"\r\n\r\n")
-    at = buffer.find(_LENGTH, 0, end + 2)
-    if end < 0 or at < 0 or not buffer.startswith(b"HTTP/1.1 ") or buffer.find(b"\r\nconnection:", 0, end + 2) >= 0:
+    head, _, body = came.partition(b"\r\n\r\n")
+    _, found, rest = head.partition(_LENGTH)
+    length = rest.partition(b"\r\n")[0]
+    if not found or not length.isdigit() or int(length) != len(body):
         return None
-    length = bytes(buffer[at + len(_LENGTH) : buffer.find(b"\r\n", at + 2)])
-    status = bytes(buffer[9:12])
-    if not (length.isdigit() and status.isdigit() and len(buffer) == end + 4 + int(length)) or status < b"200":
+    if not head.startswith(b"HTTP/1.1 2") or b"\r\nconnection:" in head or head.count(_LENGTH) != 1:
         return None
-    body = bytes(buffer[end + 4 :])
-    buffer.clear()
-    return Response(int(status), body, True)
+    status = head[9:12]
+    return Response(int(status), body, True) if status.isdigit() else None
 
 
 def _head(buffer: bytearray) -> Generator[int, bytes, Tuple[int, List[Tuple[str, str]]]]:
