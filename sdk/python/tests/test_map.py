@@ -56,6 +56,8 @@ def test_an_endless_source_is_read_as_results_are_taken() -> None:
         ({"requests": ["1"], "concurrency": 1.5}, "concurrency"),
         ({"requests": ["1"], "progress": 3}, "progress"),
         ({"requests": ["1"], "timout": 3}, "timeout"),
+        ({"requests": ["1", "a\0b"]}, "requests[1]"),
+        ({"requests": ["1"], "check": True}, "requests[0]"),
     ],
 )
 def test_what_is_wrong_is_named(arguments: dict, names: str) -> None:

@@ -44,9 +44,9 @@ def is_gone(pid: int, patience: float = 20) -> bool:
     return False
 
 
-def test_importing_starts_nothing_and_is_quick() -> None:
+def test_importing_starts_nothing_and_loads_little() -> None:
     code = (
-        "import sys, time, os; began = time.perf_counter(); import belljar; took = time.perf_counter() - began\n"
+        "import sys, os; import belljar\n"
         "children = open(f'/proc/self/task/{os.getpid()}/children').read()\n"
         "print(repr(children), 'asyncio' in sys.modules, 'ssl' in sys.modules, 'subprocess' in sys.modules)"
     )
@@ -64,23 +64,22 @@ def test_an_exit_without_close_leaves_nothing() -> None:
 @pytest.mark.parametrize("with_fork", [False, True])
 def test_sigkill_leaves_nothing(with_fork: bool) -> None:
     """Also where a fork of the process has inherited its descriptors and lives on."""
-    fork = "\nif os.fork() == 0:\n    import time; time.sleep(30); os._exit(0)\n" if with_fork else ""
+    fork = (
+        "\nif (child := os.fork()) == 0:\n    import time; time.sleep(30); os._exit(0)\nprint(child)\n"
+        if with_fork
+        else ""
+    )
     process = script(SCRIPT.replace("print(", f"{fork}\nprint(") + "\nimport time; time.sleep(60)")
     assert process.stdout is not None
+    child = int(process.stdout.readline()) if with_fork else None
     pid = int(process.stdout.readline())
     below = [pid, *children(pid)]
     assert len(below) > 2
     process.kill()
     process.wait()
     assert all(is_gone(one) for one in below)
-    # The fork is ours to end.
-    if with_fork:
-        for entry in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                if b"time.sleep(30); os._exit(0)" in entry.read_bytes():
-                    os.kill(int(entry.parent.name), signal.SIGKILL)
-            except OSError:
-                pass
+    if child is not None:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_an_engine_that_dies_is_told_and_replaced() -> None:
@@ -179,7 +178,23 @@ def test_a_service_that_is_not_there_says_so() -> None:
         belljar.run("1", client=client)
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "127.0.0.1:80", "http://", "http://u:p@h", "http://h:99999", 3])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "ftp://x",
+        "127.0.0.1:80",
+        "http://",
+        "http://u:p@h",
+        "http://:p@h",
+        "http://h:99999",
+        "http://h/a b",
+        "http://h/#f",
+        "http://[::1",
+        "http://h/\u20ac",
+        3,
+    ],
+)
 def test_a_url_that_is_none_is_named(url: object) -> None:
     with pytest.raises((TypeError, ValueError), match="url"):
         belljar.connect(url, default=False)  # type: ignore[arg-type]
@@ -202,7 +217,10 @@ def test_nobody_else_can_reach_the_engine() -> None:
         pid = client.endpoint.engine.pid
         inodes = set()
         for entry in Path(f"/proc/{pid}/fd").iterdir():
-            target = os.readlink(entry)
+            try:
+                target = os.readlink(entry)
+            except OSError:
+                continue  # it was closed meanwhile
             if target.startswith("socket:"):
                 inodes.add(target[8:-1])
         for line in Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]:

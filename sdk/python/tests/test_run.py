@@ -196,6 +196,13 @@ def test_variables_are_set() -> None:
         ({"metadata": {"a": 1}}, "metadata"),
         ({"language": "bash", "globals": {"x": 1}}, "globals"),
         ({"env": {"A": "\ud800"}}, "env"),
+        ({"timeout": 10**400}, "timeout"),
+        ({"timeout": "\ud800"}, "timeout"),
+        ({"client": "http://x"}, "client"),
+        ({"check": "no"}, "check"),
+        ({"fresh_interpreter": 1}, "fresh_interpreter"),
+        ({"tools": {"class": len}}, "class"),
+        ({"outputs": b"ab"}, "outputs"),
     ],
 )
 def test_what_is_wrong_is_named(options: dict, names: str) -> None:

@@ -253,7 +253,7 @@ def test_what_is_wrong_is_named(options: dict, names: str) -> None:
     assert names in str(wrong.value)
 
 
-@pytest.mark.parametrize("command", [3, "", [], ["a", 1], None])
+@pytest.mark.parametrize("command", [3, "", [], ["a", 1], None, "echo \ud800", "a\0b"])
 def test_a_command_is_words(sandbox: Sandbox, command: object) -> None:
     with pytest.raises((TypeError, ValueError), match="command"):
         sandbox.exec(command)  # type: ignore[arg-type]
@@ -328,3 +328,136 @@ def test_an_execution_asks_for_no_more_than_its_sandbox_has() -> None:
         with pytest.raises(belljar.Denied) as denied:
             sandbox.run("import time; time.sleep(3)", timeout=100)
         assert "open" in denied.value.fix
+
+
+def test_large_answers_of_tools_do_not_get_mixed_up() -> None:
+    """The code calls them at once, so they are sent at once."""
+    code = "import asyncio\n[len(x) for x in await asyncio.gather(*(large() for _ in range(4)))]"
+
+    async def large() -> str:
+        return "x" * (3 << 20)
+
+    with Sandbox(tools={"large": lambda: "x" * (3 << 20)}) as sandbox:
+        assert sandbox.run(code).check().value == [3 << 20] * 4
+
+    async def main() -> object:
+        async with AsyncSandbox(tools={"large": large}) as sandbox:
+            return (await sandbox.run(code)).check().value
+
+    assert asyncio.run(main()) == [3 << 20] * 4
+
+
+def test_every_call_of_a_tool_has_an_answer() -> None:
+    """Whatever the function does: too much, an exception that cannot be shown, an exit."""
+
+    def exits() -> None:
+        raise SystemExit(3)
+
+    tools = {"much": lambda: b"x" * (40 << 20), "key": lambda k: {}[k], "exits": exits}
+    code = """
+found = []
+for call in (much, lambda: key(10**5000), exits):
+    try: call()
+    except BaseException as error: found.append(type(error).__name__)
+found
+"""
+    with Sandbox(tools=tools, timeout=20, memory="512M") as sandbox:
+        found = sandbox.run(code).check().value
+        assert found[:2] == ["ValueError", "KeyError"] and len(found) == 3
+
+    async def main() -> object:
+        async with AsyncSandbox(tools=tools, timeout=20, memory="512M") as sandbox:
+            return (await sandbox.run(code)).check().value
+
+    assert asyncio.run(main()) == found
+
+
+async def test_slow_functions_hold_up_no_other_sandbox() -> None:
+    go_on = threading.Event()
+    async with AsyncSandbox(tools={"slow": lambda: go_on.wait(30)}, max_concurrent_tools=40) as one:
+        async with AsyncSandbox(tools={"quick": lambda: 1}) as other:
+            code = "import asyncio\nawait asyncio.gather(*(slow() for _ in range(40)))"
+            task = asyncio.ensure_future(one.run(code))
+            await asyncio.sleep(0.5)
+            assert (await asyncio.wait_for(other.run("quick()"), 15)).value == 1
+            go_on.set()
+            assert (await task).success
+
+
+async def test_closing_ends_whoever_awaits() -> None:
+    sandbox = AsyncSandbox()
+    task = asyncio.ensure_future(sandbox.run("import time; time.sleep(25)"))
+    await asyncio.sleep(0.7)
+    await asyncio.wait_for(sandbox.close(), 20)
+    with pytest.raises(belljar.SandboxError):
+        await asyncio.wait_for(task, 10)
+
+
+def test_closing_from_another_thread_ends_what_runs() -> None:
+    sandbox = Sandbox()
+    threading.Timer(0.7, sandbox.close).start()
+    began = time.monotonic()
+    with pytest.raises(belljar.SandboxError):
+        sandbox.run("import time; time.sleep(25)")
+    assert time.monotonic() - began < 15
+
+
+def test_whoever_is_at_it_already_is_told(sandbox: Sandbox) -> None:
+    stream = sandbox.stream("print(1, flush=True)\nimport time; time.sleep(20)")
+    next(stream)
+    with pytest.raises(belljar.SandboxError, match="already"):
+        sandbox.run("2")
+    stream.close()
+    with pytest.raises(belljar.SandboxError, match="already"):
+        sandbox.run("print(1)", on_stdout=lambda _: sandbox.run("2"))
+    assert sandbox.run("2").value == 2
+
+
+def test_ctrl_c_in_the_middle_of_a_large_message(sandbox: Sandbox) -> None:
+    """What the code prints then is never taken for something else."""
+    sandbox.run("x = 4").check()
+    threading.Timer(0.6, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        sandbox.run(
+            "try:\n    while True: print('\u04411' * (1 << 20))\nexcept KeyboardInterrupt: pass\nwhile True: pass"
+        )
+    assert time.monotonic() - began < 8
+    assert sandbox.run("1 + 1").value == 2
+
+
+async def test_a_cancel_while_it_is_being_sent() -> None:
+    async with AsyncSandbox(memory="512M") as sandbox:
+        (await sandbox.run("x = 1")).check()
+        for turns in (1, 3, 6):
+            task = asyncio.ensure_future(sandbox.run("len(b)", globals={"b": "x" * 20_000_000}))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await asyncio.wait_for(sandbox.run("x"), 20)).value == 1
+
+
+def test_a_callback_s_own_exception_is_its_own(sandbox: Sandbox) -> None:
+    def broken(_: str) -> None:
+        raise BrokenPipeError("mine")
+
+    with pytest.raises(BrokenPipeError, match="mine"):
+        sandbox.run("print(1)\nimport time; time.sleep(20)", on_stdout=broken)
+    assert sandbox.run("1 + 1").value == 2
+
+
+def test_a_file_s_size_is_bounded_here(sandbox: Sandbox) -> None:
+    sandbox.run("open('big', 'wb').write(b'x' * 3_000_000)").check()
+    assert len(sandbox.files.read("big")) == 3_000_000
+    with pytest.raises(ValueError, match="max_bytes"):
+        sandbox.files.read("big", max_bytes=1_000_000)
+
+
+def test_values_that_cannot_be_written_are_shown_all_the_same(sandbox: Sandbox) -> None:
+    result = sandbox.run("10**5000")
+    assert "cannot be shown" in repr(result) and result._repr_mimebundle_()["text/plain"]
+    assert "cannot be shown" in belljar.answer_tool_call({"code": "10**5000"}, sandbox=sandbox)
+    with pytest.raises(belljar.ExecutionError):
+        sandbox.run("raise StopIteration", check=True)

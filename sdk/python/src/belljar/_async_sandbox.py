@@ -21,35 +21,33 @@ from typing import (
 )
 
 from . import _client, _events, _http, _request, _tools
-from ._async import AsyncConnections, AsyncWebSocket
+from ._async import AsyncConnections, AsyncWebSocket, in_thread
 from ._client import Client
-from ._errors import Denied, EngineUnavailable, RequestError, SandboxClosed, SandboxError
+from ._errors import EngineUnavailable, RequestError, SandboxClosed, SandboxError
 from ._events import Call, Done, Event
 from ._request import Hearing, Tools
 from ._result import Result
-from ._sandbox import File, Logs, _at, read_files, split
-from ._wire import answer, dumps, sandbox_problem
+from ._sandbox import LARGEST_FILE, File, Logs, _at, read_files, split
+from ._wire import answer, dumps, execution, sandbox_problem
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._request import CellOptions, RunOptions, SandboxOptions
 
-_INTERRUPTED = 10.0
-
 
 async def run_async(code: str, *, client: Optional[Client] = None, **options: Unpack[RunOptions]) -> Result:
     """The same as `run`, awaited. Cancelling it ends the program."""
     wish, tools = _request.run(code, options)
     hearing = Hearing(options)
-    client = client or _client.default()
+    client = _client.chosen(client)
     if tools or hearing:
         place, cell = split(wish, tools)
         async with AsyncSandbox._of(client, place, tools) as sandbox:
             result = await sandbox._execute(cell, {}, hearing)
     else:
         body = dumps(client.under_policy(wish))
-        result = Result(answer(await client.asynchronous().request("POST", "/v1/executions", body)))
+        result = execution(answer(await client.asynchronous().request("POST", "/v1/executions", body)))
     return result.check() if options.get("check") else result
 
 
@@ -79,11 +77,12 @@ class AsyncFiles:
         body = _request.file_bytes("content", content)
         await self._sandbox._ask("PUT", _at(name), body, "content-type: application/octet-stream\r\n")
 
-    async def read(self, path: Union[str, os.PathLike[str]]) -> bytes:
-        return await self._sandbox._ask("GET", _at(_request.file_name("path", path)))
+    async def read(self, path: Union[str, os.PathLike[str]], *, max_bytes: int = LARGEST_FILE) -> bytes:
+        """What is in a file. One that is larger than `max_bytes` is refused: how large it is, is the guest's choice."""
+        return await self._sandbox._ask("GET", _at(_request.file_name("path", path)), largest=max_bytes)
 
-    async def read_text(self, path: Union[str, os.PathLike[str]]) -> str:
-        return (await self.read(path)).decode("utf-8")
+    async def read_text(self, path: Union[str, os.PathLike[str]], *, max_bytes: int = LARGEST_FILE) -> str:
+        return (await self.read(path, max_bytes=max_bytes)).decode("utf-8")
 
     async def delete(self, path: Union[str, os.PathLike[str]]) -> None:
         """Removes a file, or a directory with everything in it."""
@@ -106,7 +105,7 @@ class AsyncSandbox:
 
     def __init__(self, *, client: Optional[Client] = None, **options: Unpack[SandboxOptions]) -> None:
         wish, tools = _request.sandbox(options)
-        self._begin(client or _client.default(), wish, tools)
+        self._begin(_client.chosen(client), wish, tools)
 
     @classmethod
     def _of(cls, client: Client, wish: Dict[str, Any], tools: Tools) -> Self:
@@ -123,6 +122,7 @@ class AsyncSandbox:
         self._executions = 0
         self._answering: Set[asyncio.Task[None]] = set()
         self._socket: Optional[AsyncWebSocket] = None
+        self._executor: Optional[asyncio.Task[Any]] = None
         self._opening = LoopLock()
         self._executing = LoopLock()
         self._closed = False
@@ -154,9 +154,20 @@ class AsyncSandbox:
         """The files of its work directory."""
         return AsyncFiles(self)
 
-    async def _ask(self, method: str, path: str, body: Optional[bytes] = None, headers: str = "") -> bytes:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Optional[bytes] = None,
+        headers: str = "",
+        largest: int = _http.LARGEST_ANSWER,
+    ) -> bytes:
         """One request about this sandbox."""
-        response = await self._connections.request(method, await self._opened() + path, body, headers)
+        opened = await self._opened()
+        try:
+            response = await self._connections.request(method, opened + path, body, headers, largest)
+        except _http.TooLarge as error:
+            raise ValueError(f"{error}; max_bytes says how much is read") from None
         if response.status >= 400:
             try:
                 answer(response)
@@ -195,46 +206,61 @@ class AsyncSandbox:
 
     async def _converse(self, wish: Dict[str, Any], tools: Tools, hearing: Hearing) -> AsyncGenerator[Event, None]:
         """One execution: events out, answers of tools in."""
+        if self._executor is not None and self._executor is asyncio.current_task():
+            raise SandboxError("this task executes something here already", hint="finish or close that stream first")
         path = await self._opened()
         async with self._executing.here():
-            self._brought.update(tools)
-            self._host_errors.clear()
-            if self._socket is None:
-                try:
-                    self._socket = await self._connections.websocket(f"{path}/socket")
-                except RequestError as error:
-                    raise sandbox_problem(error) from error
-            socket = self._socket
-            over = True
+            self._executor = asyncio.current_task()
+            over = False
             try:
+                socket = await self._connected(path)
+                self._brought.update(tools)
+                self._host_errors.clear()
                 self._executions += 1
-                await socket.send({"type": "execute", "id": self._executions, **wish})
-                over = False
+                await self._say(socket, {"type": "execute", "id": self._executions, **wish})
                 while not over:
-                    event = _events.read(await socket.receive(), self._executions)
+                    event = await self._hear(socket)
                     if isinstance(event, Call):
                         self._answer(socket, event)
                     elif event is not None:
-                        over = isinstance(event, Done)
-                        _events.tell(event, hearing)
                         if isinstance(event, Done):
+                            over = True
                             event.result._host_errors = list(self._host_errors)
+                        _events.tell(event, hearing)
                         yield event
-            except RequestError as error:
-                over = True
-                raise sandbox_problem(error) from None
-            except Denied:
-                over = True
-                raise
-            except (OSError, _http.ProtocolError) as error:
-                over = True
-                self._disconnect()
-                raise await self._lost(error) from error
             finally:
+                self._executor = None
                 if not over:
-                    await self._give_up()
+                    # Whoever gives up hangs up, which interrupts it; variables and files stay.
+                    self._disconnect()
+
+    async def _connected(self, path: str) -> AsyncWebSocket:
+        if self._closed:
+            raise SandboxClosed("the sandbox is closed")
+        if self._socket is None:
+            try:
+                self._socket = await self._connections.websocket(f"{path}/socket")
+            except RequestError as error:
+                raise sandbox_problem(error) from error
+        return self._socket
+
+    async def _say(self, socket: AsyncWebSocket, message: Dict[str, Any]) -> None:
+        try:
+            await socket.send(message)
+        except OSError as error:
+            raise await self._lost(error) from error
+
+    async def _hear(self, socket: AsyncWebSocket) -> Union[Event, Call, None]:
+        try:
+            return _events.read(await socket.receive(), self._executions)
+        except RequestError as error:
+            raise sandbox_problem(error) from None
+        except (OSError, _http.ProtocolError, KeyError, TypeError, ValueError) as error:
+            raise await self._lost(error) from error
 
     async def _lost(self, error: BaseException) -> SandboxError:
+        if self._closed:
+            return SandboxClosed("the sandbox was closed meanwhile")
         try:
             await self._connections.call("GET", f"/v1/sessions/{self.id}")
         except EngineUnavailable as gone:
@@ -242,27 +268,6 @@ class AsyncSandbox:
         except SandboxError as gone:
             return SandboxClosed(f"the sandbox is over: {gone.args[0] if gone.args else gone}")
         return EngineUnavailable(f"the connection to {self._client.endpoint.describe()} broke: {error}")
-
-    async def _give_up(self) -> None:
-        """Interrupts what runs and waits a little for that, also within a task that is being cancelled."""
-        socket = self._socket
-        if socket is None:
-            return
-
-        async def until_done() -> None:
-            await socket.send({"type": "interrupt"})
-            while not isinstance(_events.read(await socket.receive(), self._executions), Done):
-                pass
-
-        waiting = asyncio.ensure_future(asyncio.wait_for(until_done(), _INTERRUPTED))
-        try:
-            await asyncio.shield(waiting)
-        except BaseException as error:
-            waiting.cancel()
-            self._disconnect()
-            known = (SandboxError, OSError, _http.ProtocolError, asyncio.TimeoutError)
-            if not isinstance(error, known):
-                raise
 
     def _disconnect(self) -> None:
         socket, self._socket = self._socket, None
@@ -276,23 +281,26 @@ class AsyncSandbox:
         task.add_done_callback(self._answering.discard)
 
     async def _work(self, socket: AsyncWebSocket, call: Call) -> None:
-        function = self._brought.get(call.name) or self._tools.get(call.name)
+        function = self._brought.get(call.name, self._tools.get(call.name))
         if function is None:
             reply = _tools.missing(call)
         else:
             try:
                 if asyncio.iscoroutinefunction(function):
-                    value = await function(*call.args, **call.kwargs)
+                    value = await _tools.begin(function, call)
                 else:
-                    value = await asyncio.to_thread(_tools.begin, function, call)
+                    value = await in_thread(_tools.begin, function, call)
                     if hasattr(value, "__await__"):
                         value = await value
                 reply = _tools.given(call, value)
-            except Exception as error:
+            except BaseException as error:
                 self._host_errors.append(error)
                 reply = _tools.raised(call, error)
         try:
-            await socket.send(reply)
+            try:
+                await socket.send(reply)
+            except ValueError as too_large:
+                await socket.send(_tools.raised(call, too_large))
         except (OSError, RuntimeError):
             pass  # nobody waits for it any more
 
@@ -308,8 +316,9 @@ class AsyncSandbox:
 
     async def reset(self) -> None:
         """A new interpreter: variables are gone, files stay, and what it was made with is there again."""
-        self._brought.clear()
-        await self._ask("POST", "/reset")
+        async with self._executing.here():
+            self._brought.clear()
+            await self._ask("POST", "/reset")
 
     async def logs(self) -> Logs:
         """What it printed so far."""
@@ -321,9 +330,13 @@ class AsyncSandbox:
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
+        if self._socket is not None:
+            # Whoever awaits an execution at this moment hears of it, and closes it.
+            self._socket.hang_up()
+            if self._executor is None:
+                self._disconnect()
         for task in list(self._answering):
             task.cancel()
-        self._disconnect()
         if not self.id:
             return
         try:
@@ -353,11 +366,11 @@ class AsyncSandbox:
         """One that was forgotten ends with its last name."""
         if getattr(self, "_closed", True) or not self.id or self._pid != os.getpid():
             return
-        try:
-            self._disconnect()
-            self._client.call("DELETE", f"/v1/sessions/{self.id}")
-        except BaseException:
-            pass
+        # Whoever asks for something next ends it: a collector may not wait for anybody.
+        self._closed = True
+        self._client.forgotten.append(self.id)
+        if self._socket is not None:
+            self._socket.close()
 
     def __repr__(self) -> str:
         return f"<belljar.AsyncSandbox {self.id or 'not made yet'}{', closed' if self._closed else ''}>"

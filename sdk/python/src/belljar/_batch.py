@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import os
-from typing import Any, AsyncIterator, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+import threading
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+    Union,
+)
 
 from . import _client, _request
 from ._client import Client
 from ._errors import RequestError, SandboxError
 from ._result import Result
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from queue import SimpleQueue
+
 Wish = Union[str, Mapping[str, Any]]
 Progress = Callable[[int, Optional[int]], object]
 
 _AGAIN = 0.2
+_LONGEST = 30.0
 
 
 class Failed(Result):
@@ -32,7 +51,7 @@ class Failed(Result):
 def _of(wish: Wish, at: int, common: Mapping[str, Any]) -> Tuple[str, Dict[str, Any]]:
     """The code and the options of one of many."""
     if isinstance(wish, str):
-        return wish, dict(common)
+        wish = {"code": wish}
     if not isinstance(wish, Mapping):
         raise TypeError(f"requests[{at}] must be code or a mapping with `code`, not {type(wish).__name__}")
     options = {**common, **wish}
@@ -91,21 +110,60 @@ def _total(requests: Iterable[Wish]) -> Optional[int]:
     return len(requests) if hasattr(requests, "__len__") else None  # type: ignore[arg-type]
 
 
-def _one(client: Client, code: str, options: Dict[str, Any]) -> Result:
-    import time
+class _Workers:
+    """Threads that run programs. They keep nobody from ending the process."""
 
-    from ._sandbox import run
+    def __init__(self, width: int, client: Client) -> None:
+        from queue import SimpleQueue
 
-    while True:
-        try:
-            return run(code, client=client, **options)
-        except RequestError as error:
-            if error.kind != "busy":
+        self._client = client.sibling()
+        self._over = threading.Event()
+        self._waiting: SimpleQueue[Optional[Tuple[Future[Result], str, Dict[str, Any]]]] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"belljar-map-{n}", daemon=True) for n in range(width)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, code: str, options: Dict[str, Any]) -> Future[Result]:
+        from concurrent.futures import Future
+
+        future: Future[Result] = Future()
+        self._waiting.put((future, code, options))
+        return future
+
+    def _work(self) -> None:
+        while True:
+            job = self._waiting.get()
+            if job is None or self._over.is_set():
+                return
+            future, code, options = job
+            try:
+                future.set_result(self._one(code, options))
+            except BaseException as error:
+                future.set_exception(error)
+
+    def _one(self, code: str, options: Dict[str, Any]) -> Result:
+        from ._sandbox import run
+
+        while True:
+            try:
+                return run(code, client=self._client, **options)
+            except RequestError as error:
+                # A service that is full is asked again; nothing of this one has run.
+                if error.kind != "busy" or self._over.wait(min(error.retry_after or _AGAIN, _LONGEST)):
+                    return Failed(error)
+            except SandboxError as error:
                 return Failed(error)
-            # A service that is full is asked again; nothing of this one has run.
-            time.sleep(error.retry_after or _AGAIN)
-        except SandboxError as error:
-            return Failed(error)
+
+    def end(self) -> None:
+        """Ends what still runs, and waits for that."""
+        self._over.set()
+        self._client.hang_up()
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join(_LONGEST)
 
 
 def map(
@@ -130,16 +188,15 @@ def map(
     _request.known("map()", common, _request.RUN)
     width = _concurrency(concurrency)
     bar = _Bar(progress, _total(requests))
-    return _map(iter(requests), width, bar, ordered, client or _client.default(), common)
+    return _map(iter(requests), width, bar, ordered, _client.chosen(client), common)
 
 
 def _map(
     requests: Iterator[Wish], width: int, bar: _Bar, ordered: bool, client: Client, common: Mapping[str, Any]
 ) -> Iterator[Result]:
-    from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+    from concurrent.futures import FIRST_COMPLETED, wait
 
-    pool = ThreadPoolExecutor(width, thread_name_prefix="belljar-map")
-    client = client.sibling()
+    workers = _Workers(width, client)
     under_way: List[Future[Result]] = []
     numbered = enumerate(requests)
 
@@ -150,7 +207,7 @@ def _map(
             if following is None:
                 return
             at, wish = following
-            under_way.append(pool.submit(_one, client, *_of(wish, at, common)))
+            under_way.append(workers.run(*_of(wish, at, common)))
 
     try:
         fill()
@@ -165,12 +222,9 @@ def _map(
             yield result
             fill()
     finally:
-        for future in under_way:
-            future.cancel()
         bar.close()
         # Whoever takes no more results has what still runs ended.
-        client.hang_up()
-        pool.shutdown(wait=True)
+        workers.end()
 
 
 async def map_async(
@@ -191,7 +245,7 @@ async def map_async(
     gate = asyncio.Semaphore(_concurrency(concurrency))
     width = _concurrency(concurrency)
     bar = _Bar(progress, _total(requests))
-    chosen = client or _client.default()
+    chosen = _client.chosen(client)
 
     async def one(code: str, options: Dict[str, Any]) -> Result:
         async with gate:
@@ -201,7 +255,7 @@ async def map_async(
                 except RequestError as error:
                     if error.kind != "busy":
                         return Failed(error)
-                    await asyncio.sleep(error.retry_after or _AGAIN)
+                    await asyncio.sleep(min(error.retry_after or _AGAIN, _LONGEST))
                 except SandboxError as error:
                     return Failed(error)
 

@@ -8,11 +8,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Deque, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Mapping, Optional
 
 from . import _http
 from ._errors import EngineUnavailable
-from ._wire import Embedded, Endpoint, Remote, answer, dumps, endpoint_of_environment
+from ._wire import Embedded, Endpoint, Remote, answer, dumps, endpoint_of_environment, loads
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,26 +31,25 @@ class Connection:
         self.socket = connected
         self.buffer = bytearray()
         self.used = 0.0
-        self.is_tls = hasattr(connected, "cipher")
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
+    def receive(self, wanted: int) -> bytes:
+        return self.socket.recv(wanted)
+
     def read(self, reading: Any) -> Any:
         """Has a reader of `_http` read to its end."""
-        receive = self.socket.recv
         try:
             wanted = next(reading)
             while True:
                 # A large answer in large pieces, and never more at once than is sensible.
-                wanted = reading.send(receive(min(max(wanted, 4096), 1 << 20)))
+                wanted = reading.send(self.receive(min(max(wanted, 4096), 1 << 20)))
         except StopIteration as end:
             return end.value
 
     def is_open(self) -> bool:
         """Whether the other side has not hung up while nobody looked. Nothing is sent twice, so this comes before."""
-        if self.is_tls:
-            return True
         try:
             self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -59,30 +58,75 @@ class Connection:
             pass
         return False
 
-    def exchange(self, data: bytes) -> _http.Response:
+    def exchange(self, data: bytes, largest: int = _http.LARGEST_ANSWER) -> _http.Response:
         """Sends a request and reads the answer."""
         refused: Optional[OSError] = None
         try:
-            self.socket.sendall(data)
+            self.send(data)
         except (BrokenPipeError, ConnectionResetError) as error:
             # Whoever takes no more of it may have said why.
             refused = error
         try:
-            came = self.socket.recv(65536)
+            came = self.receive(65536)
             if refused is None:
                 whole = _http.whole_response(came)
                 if whole is not None:
                     return whole
             self.buffer += came
-            response: _http.Response = self.read(_http.response(self.buffer))
+            response: _http.Response = self.read(_http.response(self.buffer, largest))
         except (OSError, _http.ProtocolError):
             if refused is not None:
                 raise refused from None
             raise
         return response if refused is None else response._replace(keep=False)
 
+    def hang_up(self) -> None:
+        """Lets the other side know, whoever reads here and whoever inherited the descriptor; it is closed later."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is over already
+
     def close(self) -> None:
         self.socket.close()
+
+
+class TlsConnection(Connection):
+    """The same with TLS, which two threads may not use at the same time, although one waits and another answers."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected)
+        connected.setblocking(False)
+        self._turn = threading.Lock()
+
+    def send(self, data: bytes) -> None:
+        from functools import partial
+
+        view = memoryview(data)
+        while view:
+            sent: int = self._try(partial(self.socket.send, view))
+            view = view[sent:]
+
+    def receive(self, wanted: int) -> bytes:
+        received: bytes = self._try(lambda: self.socket.recv(wanted))
+        return received
+
+    def _try(self, work: Callable[[], Any]) -> Any:
+        import select
+        import ssl
+
+        while True:
+            with self._turn:
+                try:
+                    return work()
+                except ssl.SSLWantReadError:
+                    reading, writing = [self.socket], []
+                except ssl.SSLWantWriteError:
+                    reading, writing = [], [self.socket]
+            select.select(reading, writing, [])
+
+    def is_open(self) -> bool:
+        return True
 
 
 class WebSocket:
@@ -93,26 +137,41 @@ class WebSocket:
         self._sending = threading.Lock()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        framed = _http.frame(_http.TEXT, dumps(message))
+        self._send(_http.frame(_http.TEXT, dumps(message)))
+
+    def _send(self, framed: bytes) -> None:
         with self._sending:
-            self._connection.send(framed)
+            try:
+                self._connection.send(framed)
+            except BaseException:
+                # Whoever was interrupted has sent half a message, which nobody could understand.
+                self._connection.hang_up()
+                raise
 
     def receive(self) -> Dict[str, Any]:
-        import json
-
         while True:
             kind, payload = self._connection.read(_http.message(self._connection.buffer))
             if kind == _http.TEXT:
-                message: Dict[str, Any] = json.loads(payload)
-                return message
+                return message_of(payload)
             if kind == _http.PING:
-                with self._sending:
-                    self._connection.send(_http.frame(_http.PONG, payload))
+                self._send(_http.frame(_http.PONG, payload))
             elif kind == _http.CLOSE:
                 raise _http.Closed("the other side hung up")
 
+    def hang_up(self) -> None:
+        self._connection.hang_up()
+
     def close(self) -> None:
+        self._connection.hang_up()
         self._connection.close()
+
+
+def message_of(payload: bytes) -> Dict[str, Any]:
+    """What a message says."""
+    message = loads(payload)
+    if not isinstance(message, dict):
+        raise _http.ProtocolError("a message of the engine is no object")
+    return message
 
 
 class Client:
@@ -123,11 +182,15 @@ class Client:
         self.policy = policy
         """The policy of what names none."""
         self._idle: Deque[Connection] = deque()
-        self._idle_async: List[AsyncConnection] = []
+        self.idle_async: List[AsyncConnection] = []
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnections] = (
             weakref.WeakKeyDictionary()
         )
         self._opened: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._opening = threading.Lock()
+        self._hung_up = False
+        # Sandboxes that nobody has a name for any more. Whoever asks next ends them: a collector may not wait.
+        self.forgotten: Deque[str] = deque()
         self._pid = os.getpid()
         _clients.add(self)
 
@@ -137,26 +200,50 @@ class Client:
 
     def hang_up(self) -> None:
         """Breaks every connection, from any thread. What was asked for over them ends, and nobody waits for it."""
-        for connection in list(self._opened):
-            try:
-                connection.socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it was closed already
+        with self._opening:
+            self._hung_up = True
+            opened = list(self._opened)
+        for connection in opened:
+            connection.hang_up()
         while self._idle:
             self._idle.pop().close()
 
-    def request(self, method: str, path: str, body: Optional[bytes] = None, headers: str = "") -> _http.Response:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Optional[bytes] = None,
+        headers: str = "",
+        largest: int = _http.LARGEST_ANSWER,
+    ) -> _http.Response:
         """One request and its answer."""
+        while self.forgotten:
+            self._end_forgotten()
+        return self._request(method, path, body, headers, largest)
+
+    def _end_forgotten(self) -> None:
+        try:
+            self._request("DELETE", f"/v1/sessions/{self.forgotten.popleft()}", None, "", _http.LARGEST_ANSWER)
+        except (IndexError, EngineUnavailable):
+            pass  # another thread was faster, or it is over with its engine
+
+    def _request(self, method: str, path: str, body: Optional[bytes], headers: str, largest: int) -> _http.Response:
         connection = self._take()
         endpoint = self.endpoint
         data = _http.request(method, endpoint.prefix + path, endpoint.host, body, endpoint.headers + headers)
         try:
-            response = connection.exchange(data)
+            response = connection.exchange(data, largest)
+        except _http.TooLarge as error:
+            connection.close()
+            if largest < _http.LARGEST_ANSWER:
+                raise  # whoever named a bound is told
+            raise self._lost(error) from error
         except (OSError, _http.ProtocolError) as error:
             connection.close()
             raise self._lost(error) from error
         except BaseException:
             # Whoever does not wait for the answer hangs up, which ends what was asked for.
+            connection.hang_up()
             connection.close()
             raise
         if response.keep:
@@ -213,9 +300,18 @@ class Client:
         return self._open()
 
     def _open(self) -> Connection:
-        connection = Connection(self.endpoint.open())
-        self._opened.add(connection)
+        opened = self.endpoint.open()
+        connection = TlsConnection(opened) if hasattr(opened, "cipher") else Connection(opened)
+        self.watch(connection)
         return connection
+
+    def watch(self, connection: Connection) -> None:
+        """Knows a connection for as long as it is there."""
+        with self._opening:
+            self._opened.add(connection)
+            hung_up = self._hung_up
+        if hung_up:
+            connection.hang_up()
 
     def _give_back(self, connection: Connection) -> None:
         connection.used = time.monotonic()
@@ -233,15 +329,15 @@ class Client:
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
-            found = self._loops[loop] = AsyncConnections(self.endpoint, self._idle_async)
+            found = self._loops[loop] = AsyncConnections(self)
         return found
 
     def close(self) -> None:
         """Closes every connection, and ends an engine of this process with everything in it."""
         while self._idle:
             self._idle.pop().close()
-        while self._idle_async:
-            self._idle_async.pop().close()
+        while self.idle_async:
+            self.idle_async.pop().close()
         for connections in list(self._loops.values()):
             connections.close()
         self.endpoint.close()
@@ -250,9 +346,13 @@ class Client:
         """In a fork: what is open belongs to another process."""
         while self._idle:
             self._idle.pop().close()
-        while self._idle_async:
-            self._idle_async.pop().close()
+        while self.idle_async:
+            self.idle_async.pop().close()
         self._loops = weakref.WeakKeyDictionary()
+        for connection in list(self._opened):
+            connection.socket.close()
+        self._opened, self._opening = weakref.WeakSet(), threading.Lock()
+        self.forgotten.clear()
         self.endpoint.forget()
         self._pid = os.getpid()
 
@@ -282,6 +382,15 @@ def default() -> Client:
         with _making:
             found = _default = _default or Client(endpoint_of_environment())
     return found
+
+
+def chosen(client: object) -> Client:
+    """The client that a caller named, or the one of those who name none."""
+    if client is None:
+        return default()
+    if not isinstance(client, Client):
+        raise TypeError(f"client must be what belljar.connect() gives, not {type(client).__name__}")
+    return client
 
 
 def connect(

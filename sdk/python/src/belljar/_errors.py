@@ -114,6 +114,8 @@ def raised_type(name: str) -> Type[SandboxError]:
     if known is not None:
         return known
     builtin = getattr(builtins, name, None)
+    if name in ("StopIteration", "StopAsyncIteration"):
+        return ExecutionError  # it would end whoever iterates here
     if not (isinstance(builtin, type) and issubclass(builtin, Exception)):
         return ExecutionError
     try:

@@ -7,6 +7,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Union
 from ._request import Hearing
 from ._result import Display, Result
 from ._values import decode
+from ._wire import execution as execution_of
 from ._wire import output, problem
 
 
@@ -54,7 +55,10 @@ class Call(NamedTuple):
 def read(message: Mapping[str, Any], execution: int) -> Union[Event, Call, None]:
     """What a message means for that execution; what is not known means nothing. Raises what went wrong."""
     kind = message.get("type")
-    if kind != "tool_call" and message.get("id") != execution:
+    of = message.get("id")
+    if kind == "problem" and of is None and "call" not in message:
+        of = execution  # what was sent could not be understood, and nothing else will come
+    if kind != "tool_call" and of != execution:
         return None  # of one that is over, such as an answer of a tool that came too late
     if kind == "output":
         return Output(*output(message))
@@ -70,7 +74,7 @@ def read(message: Mapping[str, Any], execution: int) -> Union[Event, Call, None]
     if kind == "tool_ended":
         return ToolEnded(int(message["call"]), str(message["name"]), message.get("error"))
     if kind == "result":
-        return Done(Result(message["execution"]))
+        return Done(execution_of(message["execution"]))
     if kind == "problem":
         raise problem(message.get("problem") or {})
     return None

@@ -12,6 +12,7 @@ from typing import Generator, List, NamedTuple, Optional, Tuple
 
 LONGEST_HEAD = 64 << 10
 LONGEST_MESSAGE = 32 << 20
+LARGEST_ANSWER = 1 << 30
 
 # What a reader yields: how many bytes it wants more of, at most. It is sent what came, and b"" at the end.
 Reading = Generator[int, bytes, "Response"]
@@ -23,6 +24,10 @@ class ProtocolError(Exception):
 
 class Closed(ProtocolError):
     """The other side hung up before it answered."""
+
+
+class TooLarge(ProtocolError):
+    """The answer is more than is read."""
 
 
 class Response(NamedTuple):
@@ -41,7 +46,7 @@ def request(method: str, path: str, host: str, body: Optional[bytes], headers: s
     return f"{head}{kind}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body
 
 
-def response(buffer: bytearray) -> Reading:
+def response(buffer: bytearray, largest: int = LARGEST_ANSWER) -> Reading:
     """Reads one response. What came beyond it stays in `buffer`."""
     status, headers = yield from _head(buffer)
     keep = True
@@ -57,9 +62,11 @@ def response(buffer: bytearray) -> Reading:
     if status == 101 or status == 204 or status == 304:
         return Response(status, b"", keep)
     if chunked:
-        return Response(status, (yield from _chunks(buffer)), keep)
+        return Response(status, (yield from _chunks(buffer, largest)), keep)
     if length is None:
-        return Response(status, (yield from _rest(buffer)), False)
+        return Response(status, (yield from _rest(buffer, largest)), False)
+    if length > largest:
+        raise TooLarge(f"an answer of {length} bytes is larger than {largest}")
     return Response(status, (yield from _exactly(buffer, length)), keep)
 
 
@@ -71,7 +78,7 @@ def whole_response(came: bytes) -> Optional[Response]:
     head, _, body = came.partition(b"\r\n\r\n")
     _, found, rest = head.partition(_LENGTH)
     length = rest.partition(b"\r\n")[0]
-    if not found or not length.isdigit() or int(length) != len(body):
+    if not found or not length.isdigit() or len(length) > 12 or int(length) != len(body):
         return None
     if not head.startswith(b"HTTP/1.1 2") or b"\r\nconnection:" in head or head.count(_LENGTH) != 1:
         return None
@@ -128,8 +135,9 @@ def _line(buffer: bytearray) -> Generator[int, bytes, bytes]:
         buffer += came
 
 
-def _chunks(buffer: bytearray) -> Generator[int, bytes, bytes]:
+def _chunks(buffer: bytearray, largest: int) -> Generator[int, bytes, bytes]:
     parts: List[bytes] = []
+    total = 0
     while True:
         line = yield from _line(buffer)
         size = _number(line.split(b";")[0].decode("latin-1"), 16)
@@ -137,11 +145,14 @@ def _chunks(buffer: bytearray) -> Generator[int, bytes, bytes]:
             while (yield from _line(buffer)):
                 pass
             return b"".join(parts)
+        total += size
+        if total > largest:
+            raise TooLarge(f"an answer is larger than {largest} bytes")
         parts.append((yield from _exactly(buffer, size)))
         yield from _line(buffer)
 
 
-def _rest(buffer: bytearray) -> Generator[int, bytes, bytes]:
+def _rest(buffer: bytearray, largest: int) -> Generator[int, bytes, bytes]:
     while True:
         came = yield 65536
         if not came:
@@ -149,11 +160,13 @@ def _rest(buffer: bytearray) -> Generator[int, bytes, bytes]:
             buffer.clear()
             return taken
         buffer += came
+        if len(buffer) > largest:
+            raise TooLarge(f"an answer is larger than {largest} bytes")
 
 
 def _number(text: str, base: int) -> int:
     try:
-        number = int(text.strip(), base)
+        number = int(text.strip()[:20], base)
     except ValueError:
         raise ProtocolError("the answer has a malformed number") from None
     if number < 0:
@@ -193,7 +206,7 @@ def frame(kind: int, payload: bytes) -> bytes:
 def message(buffer: bytearray) -> Generator[int, bytes, Tuple[int, bytes]]:
     """Reads one message: its kind and what it says. Pings are told as they are."""
     parts: List[bytes] = []
-    first = 0
+    first = total = 0
     while True:
         head = yield from _exactly(buffer, 2)
         kind, size = head[0] & 15, head[1] & 127
@@ -201,6 +214,14 @@ def message(buffer: bytearray) -> Generator[int, bytes, Tuple[int, bytes]]:
             (size,) = struct.unpack("!H", (yield from _exactly(buffer, 2)))
         elif size == 127:
             (size,) = struct.unpack("!Q", (yield from _exactly(buffer, 8)))
+        total += size
+        if (
+            total > LARGEST_ANSWER
+            or head[0] & 0x70
+            or head[1] & 0x80
+            or kind not in (0, TEXT, BINARY, CLOSE, PING, PONG)
+        ):
+            raise ProtocolError("a message of the engine is malformed or too large")
         payload = yield from _exactly(buffer, size)
         if kind >= CLOSE:
             return kind, payload

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._values import encode
@@ -149,7 +149,7 @@ def command(words: object) -> Union[str, List[str]]:
     if isinstance(words, str):
         if not words.strip():
             raise ValueError("command is empty")
-        return words
+        return _text("command", words)
     if not isinstance(words, (list, tuple)):
         raise TypeError(f"command must be text or a list of text, not {_type(words)}")
     if not words:
@@ -222,11 +222,11 @@ def quantity(name: str, value: object) -> Union[int, float, str]:
     if isinstance(value, str):
         if not value.strip():
             raise ValueError(f"{name} is empty")
-        return value
+        return _text(name, value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number or text, not {_type(value)}")
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"{name} must not be negative or endless, and is {value}")
+    if not 0 <= value < 1 << 63:
+        raise ValueError(f"{name} must not be negative, endless or no number at all, and is {str(value)[:20]}")
     return value
 
 
@@ -243,6 +243,13 @@ def count(options: Mapping[str, Any], name: str) -> Optional[int]:
     return None if value is None else _count(name, value)
 
 
+def flag(options: Mapping[str, Any], name: str) -> bool:
+    value = options.get(name, False)
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {_type(value)}")
+    return value
+
+
 def surroundings(options: Mapping[str, Any]) -> Tuple[Dict[str, Any], Tools]:
     """Data for the code, and functions that it may call; a function among the globals is one of these."""
     data: Dict[str, Any] = {}
@@ -256,7 +263,7 @@ def surroundings(options: Mapping[str, Any]) -> Tuple[Dict[str, Any], Tools]:
         if not isinstance(named, Mapping):
             raise TypeError(f"{field} must be a mapping from names, not {_type(named)}")
         for name, value in named.items():
-            if not isinstance(name, str) or not name.isidentifier():
+            if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
                 raise ValueError(f"{field}: {name!r} is not a name that code could use")
             if callable(value) and not isinstance(value, type):
                 tools[name] = value
@@ -307,7 +314,7 @@ def file_name(what: str, name: object) -> str:
 
 def outputs(options: Mapping[str, Any]) -> List[str]:
     wanted = options.get("outputs") or ()
-    if isinstance(wanted, str) or not isinstance(wanted, Iterable):
+    if isinstance(wanted, (str, bytes)) or not isinstance(wanted, Iterable):
         raise TypeError(f"outputs must be a list of file names, not {_type(wanted)}")
     return [file_name("outputs", name) for name in wanted]
 
@@ -343,7 +350,8 @@ def run(text: str, options: Mapping[str, Any]) -> Tuple[Dict[str, Any], Tools]:
     wanted = outputs(options)
     if wanted:
         wish["outputs"] = wanted
-    if options.get("fresh_interpreter"):
+    flag(options, "check")
+    if flag(options, "fresh_interpreter"):
         wish["fresh_interpreter"] = True
     language = str(wish.setdefault("language", "python")).lower()
     if language in EVALUATED and not args and "stdin_base64" not in wish:
@@ -379,6 +387,7 @@ def sandbox(options: Mapping[str, Any]) -> Tuple[Dict[str, Any], Tools]:
 def cell(work: Dict[str, Any], options: Mapping[str, Any]) -> Tuple[Dict[str, Any], Tools]:
     """One execution in a sandbox that is kept. `work` has the code or the command."""
     known("run()", options, CELL)
+    flag(options, "check")
     wish = dict(work)
     limited = limits(options)
     if limited:

@@ -66,6 +66,14 @@ def _text_of(base64: str) -> str:
         return base64
 
 
+def shown_value(value: object) -> str:
+    """A value as text, whatever it is: Python refuses to write very long numbers."""
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, which cannot be shown: {error}>"
+
+
 def _unquoted(message: str) -> str:
     """A `KeyError`'s key: its message is the repr of that."""
     from ast import literal_eval
@@ -323,7 +331,7 @@ class Result:
     def __repr__(self) -> str:
         parts = [f"status={self.status.value!r}"]
         if self._outcome.get("value") is not None:
-            shown = repr(self.value)
+            shown = shown_value(self.value)
             parts.append(f"value={shown if len(shown) <= 80 else shown[:77] + '...'}")
         if self.stdout:
             shown = repr(self.stdout)
@@ -342,7 +350,7 @@ class Result:
         if self.error:
             text += self.exception.traceback if self.exception else self.error
         elif self._outcome.get("value") is not None:
-            text += repr(self.value)
+            text += shown_value(self.value)
         if text or "text/plain" not in shown:
             shown["text/plain"] = text
         return shown

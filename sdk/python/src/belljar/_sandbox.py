@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple
 
 from . import _client, _events, _http, _request, _tools
 from ._client import Client, WebSocket
-from ._errors import Denied, EngineUnavailable, RequestError, SandboxClosed, SandboxError
+from ._errors import EngineUnavailable, RequestError, SandboxClosed, SandboxError
 from ._events import Call, Done, Event
 from ._request import Hearing, Tools
 from ._result import Result
-from ._wire import answer, dumps, sandbox_problem
+from ._wire import answer, dumps, execution, sandbox_problem
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._request import CellOptions, RunOptions, SandboxOptions
 
-_INTERRUPTED = 10.0
+LARGEST_FILE = 64 << 20
 
 
 def run(code: str, *, client: Optional[Client] = None, **options: Unpack[RunOptions]) -> Result:
@@ -39,11 +39,11 @@ def run(code: str, *, client: Optional[Client] = None, **options: Unpack[RunOpti
     """
     wish, tools = _request.run(code, options)
     hearing = Hearing(options)
-    client = client or _client.default()
+    client = _client.chosen(client)
     if tools or hearing:
         result = _in_session(client, wish, tools, hearing)
     else:
-        result = Result(answer(client.request("POST", "/v1/executions", dumps(client.under_policy(wish)))))
+        result = execution(answer(client.request("POST", "/v1/executions", dumps(client.under_policy(wish)))))
     return result.check() if options.get("check") else result
 
 
@@ -102,11 +102,12 @@ class Files:
         body = _request.file_bytes("content", content)
         self._sandbox._ask("PUT", _at(name), body, "content-type: application/octet-stream\r\n")
 
-    def read(self, path: Union[str, os.PathLike[str]]) -> bytes:
-        return self._sandbox._ask("GET", _at(_request.file_name("path", path)))
+    def read(self, path: Union[str, os.PathLike[str]], *, max_bytes: int = LARGEST_FILE) -> bytes:
+        """What is in a file. One that is larger than `max_bytes` is refused: how large it is, is the guest's choice."""
+        return self._sandbox._ask("GET", _at(_request.file_name("path", path)), largest=max_bytes)
 
-    def read_text(self, path: Union[str, os.PathLike[str]]) -> str:
-        return self.read(path).decode("utf-8")
+    def read_text(self, path: Union[str, os.PathLike[str]], *, max_bytes: int = LARGEST_FILE) -> str:
+        return self.read(path, max_bytes=max_bytes).decode("utf-8")
 
     def delete(self, path: Union[str, os.PathLike[str]]) -> None:
         """Removes a file, or a directory with everything in it."""
@@ -153,7 +154,7 @@ class Sandbox:
 
     def __init__(self, *, client: Optional[Client] = None, **options: Unpack[SandboxOptions]) -> None:
         wish, tools = _request.sandbox(options)
-        self._begin(client or _client.default(), wish, tools)
+        self._begin(_client.chosen(client), wish, tools)
 
     @classmethod
     def _of(cls, client: Client, wish: Dict[str, Any], tools: Tools) -> Self:
@@ -168,6 +169,7 @@ class Sandbox:
         self._host_errors: List[BaseException] = []
         self._executions = 0
         self._executing = threading.Lock()
+        self._executor: Optional[int] = None
         self._socket: Optional[WebSocket] = None
         self._closed = False
         self._pid = os.getpid()
@@ -209,39 +211,46 @@ class Sandbox:
 
     def _converse(self, wish: Dict[str, Any], tools: Tools, hearing: Hearing) -> Iterator[Event]:
         """One execution: events out, answers of tools in."""
+        if self._executor == threading.get_ident():
+            raise SandboxError("this thread executes something here already", hint="finish or close that stream first")
         with self._executing:
-            self._brought.update(tools)
-            self._host_errors.clear()
-            socket = self._connected()
-            over = True
+            self._executor = threading.get_ident()
+            over = False
             try:
+                socket = self._connected()
+                self._brought.update(tools)
+                self._host_errors.clear()
                 self._executions += 1
-                socket.send({"type": "execute", "id": self._executions, **wish})
-                over = False
+                self._say(socket, {"type": "execute", "id": self._executions, **wish})
                 while not over:
-                    event = _events.read(socket.receive(), self._executions)
+                    event = self._hear(socket)
                     if isinstance(event, Call):
                         self._answer(socket, event)
                     elif event is not None:
-                        over = isinstance(event, Done)
-                        _events.tell(event, hearing)
                         if isinstance(event, Done):
+                            over = True
                             event.result._host_errors = list(self._host_errors)
+                        _events.tell(event, hearing)
                         yield event
-            except RequestError as error:
-                over = True
-                raise sandbox_problem(error) from None
-            except Denied:
-                over = True
-                raise
-            except (OSError, _http.ProtocolError) as error:
-                over = True
-                self._disconnect()
-                raise self._lost(error) from error
             finally:
+                self._executor = None
                 if not over:
-                    # Whoever gives up, by Ctrl-C or otherwise, interrupts it; variables and files stay.
-                    self._give_up()
+                    # Whoever gives up, by Ctrl-C or otherwise, hangs up, which interrupts it; variables and files stay.
+                    self._disconnect()
+
+    def _say(self, socket: WebSocket, message: Dict[str, Any]) -> None:
+        try:
+            socket.send(message)
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _hear(self, socket: WebSocket) -> Union[Event, Call, None]:
+        try:
+            return _events.read(socket.receive(), self._executions)
+        except RequestError as error:
+            raise sandbox_problem(error) from None
+        except (OSError, _http.ProtocolError, KeyError, TypeError, ValueError) as error:
+            raise self._lost(error) from error
 
     def _connected(self) -> WebSocket:
         self._check_alive()
@@ -252,10 +261,20 @@ class Sandbox:
                 raise sandbox_problem(error) from error
         return self._socket
 
-    def _ask(self, method: str, path: str, body: Optional[bytes] = None, headers: str = "") -> bytes:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Optional[bytes] = None,
+        headers: str = "",
+        largest: int = _http.LARGEST_ANSWER,
+    ) -> bytes:
         """One request about this sandbox."""
         self._check_alive()
-        response = self._client.request(method, self._path + path, body, headers)
+        try:
+            response = self._client.request(method, self._path + path, body, headers, largest)
+        except _http.TooLarge as error:
+            raise ValueError(f"{error}; max_bytes says how much is read") from None
         if response.status >= 400:
             try:
                 answer(response)
@@ -272,6 +291,8 @@ class Sandbox:
             raise SandboxClosed("the sandbox is closed")
 
     def _lost(self, error: BaseException) -> SandboxError:
+        if self._closed:
+            return SandboxClosed("the sandbox was closed meanwhile")
         try:
             self._client.call("GET", self._path)
         except EngineUnavailable as gone:
@@ -280,23 +301,6 @@ class Sandbox:
             return SandboxClosed(f"the sandbox is over: {gone.args[0] if gone.args else gone}")
         return EngineUnavailable(f"the connection to {self._client.endpoint.describe()} broke: {error}")
 
-    def _give_up(self) -> None:
-        """Interrupts what runs and waits a little for that, so that the next execution finds things in order."""
-        socket = self._socket
-        if socket is None:
-            return
-        try:
-            socket.send({"type": "interrupt"})
-            socket._connection.socket.settimeout(_INTERRUPTED)
-            while not isinstance(_events.read(socket.receive(), self._executions), Done):
-                pass
-            socket._connection.socket.settimeout(None)
-        except BaseException as error:
-            # Hanging up ends it as well.
-            self._disconnect()
-            if not isinstance(error, (SandboxError, OSError, _http.ProtocolError)):
-                raise
-
     def _disconnect(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
@@ -304,9 +308,9 @@ class Sandbox:
 
     def _answer(self, socket: WebSocket, call: Call) -> None:
         """Has the function called, on a thread of its own: it may take its time."""
-        function = self._brought.get(call.name) or self._tools.get(call.name)
+        function = self._brought.get(call.name, self._tools.get(call.name))
         if function is None:
-            socket.send(_tools.missing(call))
+            self._say(socket, _tools.missing(call))
             return
         import contextvars
 
@@ -315,7 +319,10 @@ class Sandbox:
             if error is not None:
                 self._host_errors.append(error)
             try:
-                socket.send(reply)
+                try:
+                    socket.send(reply)
+                except ValueError as too_large:
+                    socket.send(_tools.raised(call, too_large))
             except OSError:
                 pass  # nobody waits for it any more
 
@@ -350,7 +357,13 @@ class Sandbox:
         if self._closed or self._pid != os.getpid():
             return
         self._closed = True
-        self._disconnect()
+        socket = self._socket
+        if socket is not None:
+            # Whoever waits for an execution at this moment hears of it, and closes it.
+            socket.hang_up()
+            if self._executing.acquire(blocking=False):
+                self._disconnect()
+                self._executing.release()
         try:
             self._client.call("DELETE", self._path)
         except (RequestError, EngineUnavailable):
@@ -367,13 +380,13 @@ class Sandbox:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) or self._pid != os.getpid():
+        if getattr(self, "_closed", True) or not getattr(self, "id", "") or self._pid != os.getpid():
             return
-        # One that was forgotten ends with its last name; at the interpreter's end, the engine sees to that.
-        try:
-            self.close()
-        except BaseException:
-            pass
+        # Whoever asks for something next ends it: a collector may not wait for anybody.
+        self._closed = True
+        self._client.forgotten.append(self.id)
+        if self._socket is not None:
+            self._socket.close()
 
     def __repr__(self) -> str:
         return f"<belljar.Sandbox {self.id}, {self.language}{', closed' if self._closed else ''}>"

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _request
-from ._result import Result
+from ._result import Result, shown_value
 
 if TYPE_CHECKING:
     from typing_extensions import Literal
@@ -190,13 +190,13 @@ def answer_text(result: Result, longest: int = LONGEST) -> str:
     for display in result.displays:
         plain = display.data.get("text/plain", "")
         part(f"display ({', '.join(sorted(display.data))})", plain or "(not text)")
-    if result.value is not None and repr(result.value) != plain:
-        part("value", repr(result.value))
+    if result.value is not None and shown_value(result.value) != plain:
+        part("value", shown_value(result.value))
     if not result.success:
         raised = result.exception
         part("error", (raised.traceback if raised is not None else "") or result.error or f"ended as {result.status}")
     if result.state_lost:
-        part("note", f"The sandbox began anew; lost: {result.state_lost.replace('_', ' ')}.")
+        part("note", f"The sandbox began anew; lost: {result.state_lost}.")
     return cut("".join(parts).rstrip("\n"), longest) or "(It ran, and printed nothing.)"
 
 

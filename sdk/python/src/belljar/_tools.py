@@ -8,6 +8,7 @@ from ._events import Call
 from ._values import encode
 
 Answer = Dict[str, Any]
+_LONGEST = 100_000
 
 
 def begin(function: Callable[..., Any], call: Call) -> Any:
@@ -22,8 +23,11 @@ def given(call: Call, value: object) -> Answer:
 
 def raised(call: Call, error: BaseException) -> Answer:
     """What the guest sees raised: the same type where that is built in, and the text; nothing else of the host."""
-    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    text = message.encode("utf-8", "replace").decode("utf-8")
+    try:
+        message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        text = message[:_LONGEST].encode("utf-8", "replace").decode("utf-8")
+    except Exception:  # such as a number that is too long to be written
+        text = "its message cannot be shown"
     return {"type": "tool_error", "call": call.call, "kind": type(error).__name__, "message": text}
 
 
@@ -32,13 +36,13 @@ def missing(call: Call) -> Answer:
 
 
 def answer_blocking(function: Callable[..., Any], call: Call) -> Tuple[Answer, Union[BaseException, None]]:
-    """The answer to a call, on a thread of its own; and what the function raised."""
+    """The answer to a call, on a thread of its own; and what the function raised. There is always one."""
     try:
         value = begin(function, call)
         if hasattr(value, "__await__"):
             value = _wait(cast("Awaitable[Any]", value))
         return given(call, value), None
-    except Exception as error:
+    except BaseException as error:
         return raised(call, error), error
 
 

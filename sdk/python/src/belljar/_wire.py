@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 from . import _errors
 from ._engine import Engine
 from ._http import Response
+from ._result import Result
 
 _CONNECTING = 10.0
 
@@ -65,13 +66,17 @@ class Remote(Endpoint):
 
         if not isinstance(url, str):
             raise TypeError(f"url must be text, not {type(url).__name__}")
-        parts = urlsplit(url)
+        like = "is not like http://127.0.0.1:8377 or https://sandbox.example.com"
+        if "@" in url:
+            raise ValueError(f"url {like}: a name and a password are not for a service; it has keys")
         try:
+            parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise ValueError(f"url: {url!r} has no port that there could be") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-            raise ValueError(f"url: {url!r} is not like http://127.0.0.1:8377 or https://sandbox.example.com")
+            raise ValueError(f"url: {url!r} {like}") from None
+        is_plain = url.isascii() and url.isprintable() and " " not in url
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or not is_plain:
+            raise ValueError(f"url: {url!r} {like}")
         if api_key is not None and (not isinstance(api_key, str) or not api_key.isascii() or not api_key.isprintable()):
             raise ValueError("api_key is not a key of a service")
         self.url = url
@@ -86,6 +91,11 @@ class Remote(Endpoint):
         try:
             plain = socket.create_connection((self.name, self.port), _CONNECTING)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A service that is gone without a word is found out in a minute.
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 20)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
             if self.is_tls:
                 import ssl
 
@@ -116,12 +126,14 @@ def dumps(thing: object) -> bytes:
 
 def answer(response: Response) -> Any:
     """What a response says, or the exception that it is."""
-    if response.status < 400:
-        return json.loads(response.body.decode("utf-8")) if response.body else None
-    try:
-        told = json.loads(response.body)
-    except ValueError:
-        told = None
+    if 200 <= response.status < 300:
+        return loads(response.body) if response.body else None
+    told = None
+    if response.status >= 400:
+        try:
+            told = loads(response.body)
+        except _errors.EngineUnavailable:
+            pass
     if not isinstance(told, dict) or "kind" not in told:
         error = _errors.RequestError(
             f"the answer was {response.status}: {response.body[:200].decode('utf-8', 'replace')}"
@@ -131,12 +143,38 @@ def answer(response: Response) -> Any:
     raise problem(told)
 
 
+def loads(body: bytes) -> Any:
+    """JSON that an engine or a service sent."""
+    try:
+        return json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise strange(error) from None
+
+
+def strange(error: object) -> _errors.EngineUnavailable:
+    """What answers does not answer as belljar does."""
+    return _errors.EngineUnavailable(f"what answers is not belljar, or is broken: {error}", hint="is the URL right?")
+
+
+def execution(told: object) -> Result:
+    """The result that an answer is."""
+    if not isinstance(told, dict) or not isinstance(told.get("outcome"), dict):
+        raise strange("a result has no outcome")
+    try:
+        return Result(told)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise strange(error) from None
+
+
 def problem(told: Mapping[str, Any]) -> _errors.SandboxError:
     """The exception for a problem document."""
-    kind, detail, hint = str(told.get("kind", "")), str(told.get("detail", "")), told.get("hint")
+    kind, detail = str(told.get("kind", "")), str(told.get("detail", ""))
+    hint = told["hint"] if isinstance(told.get("hint"), str) else None
     retry_after = told.get("retry_after")
-    denial: Optional[Dict[str, Any]] = told.get("denial")
-    if denial is not None:
+    if isinstance(retry_after, bool) or not isinstance(retry_after, (int, float)) or not 0 <= retry_after < 1e6:
+        retry_after = None
+    denial = told.get("denial")
+    if isinstance(denial, dict):
         if kind == "quota_exceeded":
             exceeded = _errors.QuotaExceeded(denial, told.get("record"))
             exceeded.retry_after = retry_after
@@ -146,7 +184,9 @@ def problem(told: Mapping[str, Any]) -> _errors.SandboxError:
         return _errors.EngineUnavailable(detail, hint=hint)
     made = _errors.BadRequest if kind == "usage" else _errors.RequestError
     error = made(detail, hint=hint)
-    error.kind, error.status, error.retry_after = kind, int(told.get("status", 0)), retry_after
+    status = told.get("status")
+    error.kind, error.retry_after = kind, retry_after
+    error.status = status if isinstance(status, int) else 0
     return error
 
 

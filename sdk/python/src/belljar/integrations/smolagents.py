@@ -132,7 +132,7 @@ def _failure(result: Result) -> ExecutionError:
     text = raised.traceback.rstrip() if raised is not None else ""
     text = text or result.error or f"the code ended as {result.status}"
     if result.state_lost:
-        text += f"\nThe sandbox began anew; lost: {result.state_lost.replace('_', ' ')}."
+        text += f"\nThe sandbox began anew; lost: {result.state_lost}."
     error = ExecutionError(text)
     error.result = result
     return error
