@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::status::{IsolationLevel, NetworkPolicy};
 
 /// The list of controls that were in force during one execution.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
     pub provider: String,
     pub isolation: IsolationLevel,

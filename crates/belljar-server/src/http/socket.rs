@@ -301,7 +301,8 @@ impl Conversation {
 
     fn answer(&self, call: u64, answer: Result<Value, ToolError>) {
         if !self.live.bridge().answer(call, answer) {
-            let error = ServiceError::Wire(WireError::new("message", format!("nobody waits for call {call}")));
+            let error =
+                ServiceError::Wire(WireError::new("message", format!("nobody waits for call {call}")));
             let mut late = problem(&serde_json::Value::Null, &error);
             // So that nobody takes it for the end of an execution.
             late["call"] = json!(call);

@@ -59,7 +59,8 @@ pub struct Outcome {
     pub flags: Vec<String>,
     pub files: Vec<FileOut>,
     pub usage: Usage,
-    pub receipt: Receipt,
+    #[schema(value_type = Receipt)]
+    pub receipt: core::Receipt,
     /// Seconds since the epoch.
     pub started_at: f64,
     pub completed_at: f64,
@@ -134,8 +135,8 @@ pub struct Usage {
     pub memory_peak: Option<u64>,
 }
 
-/// The controls that really held.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+/// The controls that really held: how [`core::Receipt`] is written, for the description of the API.
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Receipt {
     pub provider: String,
     pub isolation: String,
@@ -208,7 +209,7 @@ impl From<&core::Outcome> for Outcome {
             flags: outcome.flags.clone(),
             files: outcome.files.iter().map(FileOut::from).collect(),
             usage: outcome.usage.into(),
-            receipt: Receipt::from(&outcome.receipt),
+            receipt: outcome.receipt.clone(),
             started_at: outcome.started_at,
             completed_at: outcome.completed_at,
             duration: outcome.duration.get(),
@@ -272,23 +273,6 @@ impl From<&core::outcome::CollectedFile> for FileOut {
     }
 }
 
-impl From<&core::Receipt> for Receipt {
-    fn from(receipt: &core::Receipt) -> Self {
-        Self {
-            provider: receipt.provider.clone(),
-            isolation: receipt.isolation.word().to_owned(),
-            policy_id: receipt.policy_id.clone(),
-            policy_hash: receipt.policy_hash.clone(),
-            environment: receipt.environment.as_ref().map(json),
-            controls: json(&receipt.controls),
-            network: receipt.network.word().to_owned(),
-            limits: json(&receipt.limits),
-            shown: receipt.shown.clone(),
-            origin: receipt.origin.clone(),
-        }
-    }
-}
-
 impl Display {
     /// The same, as if it had happened here.
     pub fn to_core(&self) -> Result<core::Display, serde_json::Error> {
@@ -339,7 +323,7 @@ impl Outcome {
             flags: self.flags.clone(),
             files: self.files.iter().map(FileOut::to_core).collect(),
             usage: self.usage.into(),
-            receipt: serde_json::from_value(json(&self.receipt))?,
+            receipt: self.receipt.clone(),
             started_at: self.started_at,
             completed_at: self.completed_at,
             duration: core::Seconds::new(self.duration).unwrap_or(core::Seconds::ZERO),
