@@ -181,7 +181,11 @@ class AsyncSandbox:
         return await self._checked(wish, tools, options)
 
     async def exec(self, command: Union[str, Sequence[str]], **options: Unpack[CellOptions]) -> Result:
-        """Runs a command among the sandbox's files: its words, or one line that is split as a shell would split it."""
+        """Runs a command among the sandbox's files: its words, or one line that is split as a shell would split it.
+
+        In Python and JavaScript the interpreter starts it and says how it ended, so that is the word of whatever ran
+        there before. A `ProcessSandbox` has none, and the kernel's word.
+        """
         wish, tools = _request.cell({"command": _request.command(command)}, options)
         return await self._checked(wish, tools, options)
 

@@ -190,7 +190,11 @@ class Sandbox:
         return self._checked(wish, tools, options)
 
     def exec(self, command: Union[str, Sequence[str]], **options: Unpack[CellOptions]) -> Result:
-        """Runs a command among the sandbox's files: its words, or one line that is split as a shell would split it."""
+        """Runs a command among the sandbox's files: its words, or one line that is split as a shell would split it.
+
+        In Python and JavaScript the interpreter starts it and says how it ended, so that is the word of whatever ran
+        there before. A `ProcessSandbox` has none, and the kernel's word.
+        """
         wish, tools = _request.cell({"command": _request.command(command)}, options)
         return self._checked(wish, tools, options)
 
