@@ -78,3 +78,9 @@ def test_who_takes_no_more_has_the_rest_ended() -> None:
     time.sleep(0.5)
     results.close()
     assert time.monotonic() - began < 15
+
+
+def test_a_bar_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm", reason="not tested here: progress by tqdm: it is not installed")
+    assert [result.value for result in belljar.map(["1", "2"], progress=True)] == [1, 2]
+    assert "2/2" in capsys.readouterr().err
