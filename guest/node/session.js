@@ -143,8 +143,15 @@ function compile(prepared, id) {
     }
   }
   const body = new vm.Script(prepared.body, { filename, columnOffset: prepared.columnOffset });
-  if (lexical.size > 0) scripts.unshift(new vm.Script(`let ${[...lexical].join(',')};`, { filename }));
-  return { fresh, scripts, body };
+  const declaration = lexical.size > 0 ? new vm.Script(`let ${[...lexical].join(',')};`, { filename }) : null;
+  return { fresh, lexical, declaration, scripts, body };
+}
+
+// Declares a cell's names. Nothing of the cell runs then, and no interrupt comes between: a name that is declared and not
+// known could never be declared again.
+function declare({ lexical, declaration }) {
+  if (declaration !== null) declaration.runInThisContext();
+  for (const name of lexical) known.add(name);
 }
 
 function begin(message) {
@@ -175,6 +182,11 @@ function execute(current, { id, code, stdin, globals, tools }) {
     } catch (error) {
       return end(current, 'error', errors.compileError(error, id));
     }
+  } catch (error) {
+    return end(current, 'error', errors.describe(error, id, directory));
+  }
+  try {
+    declare(compiled);
   } catch (error) {
     return end(current, 'error', errors.describe(error, id, directory));
   }

@@ -72,11 +72,14 @@ test('an interrupt between cells does nothing, also before the first', async () 
 test('interrupts at random moments never end the runner', () =>
   session({}, async (runner) => {
     const timer = setInterval(() => runner.child.kill('SIGINT'), 3);
-    for (let i = 0; i < 300; i++) {
-      const { status } = await runner.begin(i % 2 ? 'let s = 0; for (let i = 0; i < 1e5; i++) s += i; s' : 'await new Promise((r) => setTimeout(r, 2)); 1');
-      assert.ok(['ok', 'interrupted'].includes(status));
+    try {
+      for (let i = 0; i < 300; i++) {
+        const { status, error } = await runner.begin(i % 2 ? 'let s = 0; for (let i = 0; i < 1e5; i++) s += i; s' : 'await new Promise((r) => setTimeout(r, 2)); 1');
+        assert.ok(['ok', 'interrupted'].includes(status), JSON.stringify(error));
+      }
+    } finally {
+      clearInterval(timer);
     }
-    clearInterval(timer);
     await pause(20);
     assert.equal(await runner.value('1+1'), 2);
   }));
