@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import belljar
 from belljar._engine import find_executable
 
 sys.path.insert(0, str(Path(__file__).parent))
+# Whoever starts tests in the background may have them ignore it, and some of them are about Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # A service counts and bounds: under this policy it gives what an engine of one's own gives to whoever asks.
