@@ -79,9 +79,13 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 def children(of: int) -> List[int]:
     """All processes below one."""
     found: List[int] = []
-    for task in Path(f"/proc/{of}/task").glob("*/children"):
+    try:
+        tasks = os.listdir(f"/proc/{of}/task")
+    except OSError:
+        return found  # it ended meanwhile
+    for task in tasks:
         try:
-            direct = [int(pid) for pid in task.read_text().split()]
+            direct = [int(pid) for pid in Path(f"/proc/{of}/task/{task}/children").read_text().split()]
         except OSError:
             continue
         for pid in direct:
