@@ -61,17 +61,20 @@ def test_an_exit_without_close_leaves_nothing() -> None:
     assert is_gone(int(out))
 
 
-@pytest.mark.parametrize("with_fork", [False, True])
-def test_sigkill_leaves_nothing(with_fork: bool) -> None:
-    """Also where a fork of the process has inherited its descriptors and lives on."""
-    fork = (
-        "\nif (child := os.fork()) == 0:\n    import time; time.sleep(30); os._exit(0)\nprint(child)\n"
-        if with_fork
-        else ""
-    )
-    process = script(SCRIPT.replace("print(", f"{fork}\nprint(") + "\nimport time; time.sleep(60)")
+@pytest.mark.parametrize("fork", ["", "os.fork()", "ctypes.CDLL(None).fork()"])
+def test_sigkill_leaves_nothing(fork: str) -> None:
+    """Also where a fork of the process lives on, and where it has kept the descriptors that it inherited."""
+    with_fork = f"""
+import ctypes
+child = {fork}
+if child == 0:
+    import time; time.sleep(30); os._exit(0)
+print(child)
+"""
+    text = SCRIPT.replace("print(", f"{with_fork if fork else ''}\nprint(")
+    process = script(f"{text}\nimport time; time.sleep(60)")
     assert process.stdout is not None
-    child = int(process.stdout.readline()) if with_fork else None
+    child = int(process.stdout.readline()) if fork else None
     pid = int(process.stdout.readline())
     below = [pid, *children(pid)]
     assert len(below) > 2
