@@ -280,6 +280,7 @@ class Client:
         return WebSocket(connection)
 
     def _lost(self, error: BaseException) -> EngineUnavailable:
+        self.endpoint.settle()
         return EngineUnavailable(
             f"{self.endpoint.describe()} is gone: {error}", hint="what it was doing has ended with it"
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 _STARTING = 30.0
 _ENDING = 5.0
+_DYING = 0.5
 
 
 def find_executable() -> str:
@@ -169,6 +170,17 @@ class Engine:
         with self._lock:
             self._closed = True
             self._end()
+
+    def settle(self) -> None:
+        """A connection broke, so it is probably dying: waits a moment for that, so that the next use finds it dead."""
+        from subprocess import TimeoutExpired
+
+        with self._lock:
+            try:
+                if self._process is not None:
+                    self._process.wait(_DYING)
+            except TimeoutExpired:
+                pass  # it lives
 
     def forget(self) -> None:
         """In a fork: the engine belongs to the process that it was forked from."""

@@ -33,6 +33,9 @@ class Endpoint:
     def forget(self) -> None:
         """In a fork: what is open belongs to another process."""
 
+    def settle(self) -> None:
+        """After a connection broke: waits until it is clear whether the other side lives."""
+
     def describe(self) -> str:
         raise NotImplementedError
 
@@ -53,6 +56,9 @@ class Embedded(Endpoint):
 
     def forget(self) -> None:
         self.engine.forget()
+
+    def settle(self) -> None:
+        self.engine.settle()
 
     def describe(self) -> str:
         return "the engine of this process"
