@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from ._events import Output as Output
     from ._events import ToolEnded as ToolEnded
     from ._events import ToolStarted as ToolStarted
+    from ._kept import File as File
+    from ._kept import Logs as Logs
     from ._result import Display as Display
     from ._result import Receipt as Receipt
     from ._result import Result as Result
     from ._result import SandboxStatus as SandboxStatus
-    from ._sandbox import File as File
-    from ._sandbox import Logs as Logs
     from ._sandbox import Sandbox as Sandbox
     from ._sandbox import run as run
     from ._schema import answer_tool_call as answer_tool_call
@@ -100,7 +100,8 @@ _MODULES = {
     ),
     "_events": ("Done", "Output", "ToolEnded", "ToolStarted"),
     "_result": ("Display", "Receipt", "Result", "SandboxStatus"),
-    "_sandbox": ("File", "Logs", "Sandbox", "run"),
+    "_kept": ("File", "Logs"),
+    "_sandbox": ("Sandbox", "run"),
     "_schema": ("answer_tool_call", "tool_schema"),
     "environment": ("ResourceLimits", "SandboxEnvironment"),
     "execution": (

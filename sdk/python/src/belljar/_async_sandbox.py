@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from typing import (
     TYPE_CHECKING,
@@ -18,16 +17,30 @@ from typing import (
     Sequence,
     Set,
     Union,
+    cast,
 )
 
 from . import _client, _events, _http, _request, _tools
 from ._async import AsyncConnections, AsyncWebSocket, in_thread
 from ._client import Client
-from ._errors import EngineUnavailable, RequestError, SandboxClosed, SandboxError
+from ._errors import EngineUnavailable, RequestError, SandboxError
 from ._events import Call, Done, Event
+from ._kept import (
+    BROKEN,
+    FILE,
+    LARGEST_FILE,
+    File,
+    Kept,
+    Logs,
+    body_of,
+    file_address,
+    read_files,
+    read_logs,
+    split,
+    too_large,
+)
 from ._request import Hearing, Tools
 from ._result import Result
-from ._sandbox import LARGEST_FILE, File, Logs, _at, read_files, split
 from ._wire import answer, dumps, execution, sandbox_problem
 
 if TYPE_CHECKING:
@@ -75,24 +88,24 @@ class AsyncFiles:
         """Puts a file there: text, bytes, or what a path of this machine names."""
         name = _request.file_name("path", path)
         body = _request.file_bytes("content", content)
-        await self._sandbox._ask("PUT", _at(name), body, "content-type: application/octet-stream\r\n")
+        await self._sandbox._ask("PUT", file_address(name), body, FILE)
 
     async def read(self, path: Union[str, os.PathLike[str]], *, max_bytes: int = LARGEST_FILE) -> bytes:
         """What is in a file. One that is larger than `max_bytes` is refused: how large it is, is the guest's choice."""
-        return await self._sandbox._ask("GET", _at(_request.file_name("path", path)), largest=max_bytes)
+        return await self._sandbox._ask("GET", file_address(_request.file_name("path", path)), largest=max_bytes)
 
     async def read_text(self, path: Union[str, os.PathLike[str]], *, max_bytes: int = LARGEST_FILE) -> str:
         return (await self.read(path, max_bytes=max_bytes)).decode("utf-8")
 
     async def delete(self, path: Union[str, os.PathLike[str]]) -> None:
         """Removes a file, or a directory with everything in it."""
-        await self._sandbox._ask("DELETE", _at(_request.file_name("path", path)))
+        await self._sandbox._ask("DELETE", file_address(_request.file_name("path", path)))
 
     async def list(self) -> List[File]:
-        return read_files(json.loads(await self._sandbox._ask("GET", "/files")))
+        return read_files(await self._sandbox._ask("GET", "/files"))
 
 
-class AsyncSandbox:
+class AsyncSandbox(Kept):
     """The same as `Sandbox`, awaited. It is made when it is first used, entered or awaited.
 
     ::
@@ -114,21 +127,13 @@ class AsyncSandbox:
         return made
 
     def _begin(self, client: Client, wish: Dict[str, Any], tools: Tools) -> None:
-        self._client = client
+        Kept.__init__(self, client, tools)
         self._wish = wish
-        self._tools = dict(tools)
-        self._brought: Tools = {}
-        self._host_errors: List[BaseException] = []
-        self._executions = 0
         self._answering: Set[asyncio.Task[None]] = set()
-        self._socket: Optional[AsyncWebSocket] = None
         self._executor: Optional[asyncio.Task[Any]] = None
         self._opening = LoopLock()
         self._executing = LoopLock()
-        self._closed = False
-        self._pid = os.getpid()
-        self.id: str = ""
-        """Its name, as records and the service have it; empty until it is made."""
+        self.language: str = wish.get("language", "python")
 
     @property
     def _connections(self) -> AsyncConnections:
@@ -136,18 +141,13 @@ class AsyncSandbox:
 
     async def _opened(self) -> str:
         """Its path, once it is made."""
-        if self._pid != os.getpid():
-            raise SandboxClosed(
-                "this sandbox belongs to the process that this one was forked from", hint="make one here"
-            )
-        if self._closed:
-            raise SandboxClosed("the sandbox is closed")
+        self._check_alive()
         if not self.id:
             async with self._opening.here():
                 if not self.id:
                     made = await self._connections.call("POST", "/v1/sessions", self._client.under_policy(self._wish))
                     self.id = made["session_id"]
-        return f"/v1/sessions/{self.id}"
+        return self._path
 
     @property
     def files(self) -> AsyncFiles:
@@ -165,15 +165,9 @@ class AsyncSandbox:
         """One request about this sandbox."""
         opened = await self._opened()
         try:
-            response = await self._connections.request(method, opened + path, body, headers, largest)
+            return body_of(await self._connections.request(method, opened + path, body, headers, largest))
         except _http.TooLarge as error:
-            raise ValueError(f"{error}; max_bytes says how much is read") from None
-        if response.status >= 400:
-            try:
-                answer(response)
-            except RequestError as error:
-                raise sandbox_problem(error) from None
-        return response.body
+            raise too_large(error) from None
 
     async def run(self, code: str, **options: Unpack[CellOptions]) -> Result:
         """Executes code. Variables and files stay for the next. Cancelling it interrupts the code."""
@@ -218,18 +212,13 @@ class AsyncSandbox:
             over = False
             try:
                 socket = await self._connected(path)
-                self._brought.update(tools)
-                self._host_errors.clear()
-                self._executions += 1
-                await self._say(socket, {"type": "execute", "id": self._executions, **wish})
+                await self._say(socket, self._message(wish, tools))
                 while not over:
                     event = await self._hear(socket)
                     if isinstance(event, Call):
                         self._answer(socket, event)
                     elif event is not None:
-                        if isinstance(event, Done):
-                            over = True
-                            event.result._host_errors = list(self._host_errors)
+                        over = isinstance(event, Done)
                         _events.tell(event, hearing)
                         yield event
             finally:
@@ -239,14 +228,13 @@ class AsyncSandbox:
                     self._disconnect()
 
     async def _connected(self, path: str) -> AsyncWebSocket:
-        if self._closed:
-            raise SandboxClosed("the sandbox is closed")
+        self._check_alive()
         if self._socket is None:
             try:
                 self._socket = await self._connections.websocket(f"{path}/socket")
             except RequestError as error:
                 raise sandbox_problem(error) from error
-        return self._socket
+        return cast(AsyncWebSocket, self._socket)
 
     async def _say(self, socket: AsyncWebSocket, message: Dict[str, Any]) -> None:
         try:
@@ -256,22 +244,20 @@ class AsyncSandbox:
 
     async def _hear(self, socket: AsyncWebSocket) -> Union[Event, Call, None]:
         try:
-            return _events.read(await socket.receive(), self._executions)
+            return self._read(await socket.receive())
         except RequestError as error:
             raise sandbox_problem(error) from None
-        except (OSError, _http.ProtocolError, KeyError, TypeError, ValueError) as error:
+        except BROKEN as error:
             raise await self._lost(error) from error
 
     async def _lost(self, error: BaseException) -> SandboxError:
-        if self._closed:
-            return SandboxClosed("the sandbox was closed meanwhile")
-        try:
-            await self._connections.call("GET", f"/v1/sessions/{self.id}")
-        except EngineUnavailable as gone:
-            return gone
-        except SandboxError as gone:
-            return SandboxClosed(f"the sandbox is over: {gone.args[0] if gone.args else gone}")
-        return EngineUnavailable(f"the connection to {self._client.endpoint.describe()} broke: {error}")
+        asked: Optional[SandboxError] = None
+        if not self._closed:
+            try:
+                await self._connections.call("GET", self._path)
+            except SandboxError as told:
+                asked = told
+        return self._why_lost(error, asked)
 
     def _disconnect(self) -> None:
         socket, self._socket = self._socket, None
@@ -285,10 +271,12 @@ class AsyncSandbox:
         task.add_done_callback(self._answering.discard)
 
     async def _work(self, socket: AsyncWebSocket, call: Call) -> None:
-        function = self._brought.get(call.name, self._tools.get(call.name))
-        if function is None:
-            reply = _tools.missing(call)
-        else:
+        function = self._function(call)
+        try:
+            if function is None:
+                await socket.send(_tools.missing(call))
+                return
+            value, raised = None, None
             try:
                 if asyncio.iscoroutinefunction(function):
                     value = await _tools.begin(function, call)
@@ -296,15 +284,12 @@ class AsyncSandbox:
                     value = await in_thread(_tools.begin, function, call)
                     if hasattr(value, "__await__"):
                         value = await value
-                reply = _tools.given(call, value)
             except BaseException as error:
-                self._host_errors.append(error)
-                reply = _tools.raised(call, error)
-        try:
+                raised = error
             try:
-                await socket.send(reply)
-            except ValueError as too_large:
-                await socket.send(_tools.raised(call, too_large))
+                await socket.send(self._reply(call, value, raised))
+            except ValueError as much:
+                await socket.send(self._reply(call, None, much))
         except (OSError, RuntimeError):
             pass  # nobody waits for it any more
 
@@ -326,8 +311,7 @@ class AsyncSandbox:
 
     async def logs(self) -> Logs:
         """What it printed so far."""
-        told = json.loads(await self._ask("GET", "/logs"))
-        return Logs(told["stdout"], told["stderr"], told["dropped"])
+        return read_logs(await self._ask("GET", "/logs"))
 
     async def close(self) -> None:
         """Ends everything in it, and waits until nothing is left. Closing twice is no mistake."""
@@ -348,10 +332,6 @@ class AsyncSandbox:
         except (RequestError, EngineUnavailable):
             pass  # it was over already
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     async def __aenter__(self) -> Self:
         await self._opened()
         return self
@@ -367,14 +347,7 @@ class AsyncSandbox:
         return opened().__await__()
 
     def __del__(self) -> None:
-        """One that was forgotten ends with its last name."""
-        if getattr(self, "_closed", True) or not self.id or self._pid != os.getpid():
-            return
-        # Whoever asks for something next ends it: a collector may not wait for anybody.
-        self._closed = True
-        self._client.forgotten.append(self.id)
-        if self._socket is not None:
-            self._socket.close()
+        self._forget()
 
     def __repr__(self) -> str:
         return f"<belljar.AsyncSandbox {self.id or 'not made yet'}{', closed' if self._closed else ''}>"

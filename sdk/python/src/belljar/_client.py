@@ -2,131 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-import socket
 import threading
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Deque, Dict, Mapping, Optional
 
 from . import _http
-from ._errors import EngineUnavailable
+from ._connection import Connection, Idle, waiting
+from ._errors import EngineUnavailable, SandboxError
 from ._wire import Embedded, Endpoint, Remote, answer, dumps, endpoint_of_environment, loads
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from ._async import AsyncConnection, AsyncConnections
-
-_MOST_IDLE = 16
-_IDLE = 10.0  # a service closes what is silent for 15 seconds
-_JUST_NOW = 0.05  # whoever hung up since then would have to be told anyway
-
-
-class Connection:
-    """One connection that waits."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        self.socket = connected
-        self.buffer = bytearray()
-        self.used = 0.0
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def receive(self, wanted: int) -> bytes:
-        return self.socket.recv(wanted)
-
-    def read(self, reading: Any) -> Any:
-        """Has a reader of `_http` read to its end."""
-        try:
-            wanted = next(reading)
-            while True:
-                # A large answer in large pieces, and never more at once than is sensible.
-                wanted = reading.send(self.receive(min(max(wanted, 4096), 1 << 20)))
-        except StopIteration as end:
-            return end.value
-
-    def is_open(self) -> bool:
-        """Whether the other side has not hung up while nobody looked. Nothing is sent twice, so this comes before."""
-        try:
-            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
-
-    def exchange(self, data: bytes, largest: int = _http.LARGEST_ANSWER) -> _http.Response:
-        """Sends a request and reads the answer."""
-        refused: Optional[OSError] = None
-        try:
-            self.send(data)
-        except (BrokenPipeError, ConnectionResetError) as error:
-            # Whoever takes no more of it may have said why.
-            refused = error
-        try:
-            came = self.receive(65536)
-            if refused is None:
-                whole = _http.whole_response(came)
-                if whole is not None:
-                    return whole
-            self.buffer += came
-            response: _http.Response = self.read(_http.response(self.buffer, largest))
-        except (OSError, _http.ProtocolError):
-            if refused is not None:
-                raise refused from None
-            raise
-        return response if refused is None else response._replace(keep=False)
-
-    def hang_up(self) -> None:
-        """Lets the other side know, whoever reads here and whoever inherited the descriptor; it is closed later."""
-        try:
-            self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it is over already
-
-    def close(self) -> None:
-        self.socket.close()
-
-
-class TlsConnection(Connection):
-    """The same with TLS, which two threads may not use at the same time, although one waits and another answers."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        super().__init__(connected)
-        connected.setblocking(False)
-        self._turn = threading.Lock()
-
-    def send(self, data: bytes) -> None:
-        from functools import partial
-
-        view = memoryview(data)
-        while view:
-            sent: int = self._try(partial(self.socket.send, view))
-            view = view[sent:]
-
-    def receive(self, wanted: int) -> bytes:
-        received: bytes = self._try(lambda: self.socket.recv(wanted))
-        return received
-
-    def _try(self, work: Callable[[], Any]) -> Any:
-        import select
-        import ssl
-
-        while True:
-            with self._turn:
-                try:
-                    return work()
-                except ssl.SSLWantReadError:
-                    reading, writing = [self.socket], []
-                except ssl.SSLWantWriteError:
-                    reading, writing = [], [self.socket]
-            select.select(reading, writing, [])
-
-    def is_open(self) -> bool:
-        return True
+    from ._async import AsyncConnections
 
 
 class WebSocket:
@@ -150,7 +40,7 @@ class WebSocket:
 
     def receive(self) -> Dict[str, Any]:
         while True:
-            kind, payload = self._connection.read(_http.message(self._connection.buffer))
+            kind, payload = self._connection.do(_http.message(self._connection.buffer))
             if kind == _http.TEXT:
                 return message_of(payload)
             if kind == _http.PING:
@@ -174,6 +64,41 @@ def message_of(payload: bytes) -> Dict[str, Any]:
     return message
 
 
+class Minding:
+    """Minds a connection: if anything goes wrong, it is closed, and what that was is told."""
+
+    def __init__(self, client: Client, connection: Connection, largest: int = _http.LARGEST_ANSWER) -> None:
+        self._client = client
+        self._connection = connection
+        self._largest = largest
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: Optional[BaseException], __: object) -> None:
+        if error is None:
+            return
+        # Whoever does not wait for the answer hangs up, which ends what was asked for.
+        self._connection.hang_up()
+        self._connection.close()
+        if isinstance(error, SandboxError) or not isinstance(error, (OSError, _http.ProtocolError)):
+            return
+        if isinstance(error, _http.TooLarge) and self._largest < _http.LARGEST_ANSWER:
+            return  # whoever named a bound is told
+        endpoint = self._client.endpoint
+        if not self._client.hung_up:
+            endpoint.doubt()
+        told = f"{endpoint.describe()} is gone: {error}"
+        raise EngineUnavailable(told, hint="what it was doing has ended with it") from error
+
+
+def accepted(response: _http.Response) -> None:
+    """Whether a connection has become a WebSocket."""
+    if response.status != 101:
+        answer(response)
+        raise _http.ProtocolError(f"the answer was {response.status}")
+
+
 class Client:
     """An engine or a service, and the connections to it. Threads share it."""
 
@@ -181,14 +106,11 @@ class Client:
         self.endpoint = endpoint
         self.policy = policy
         """The policy of what names none."""
-        self._idle: Deque[Connection] = deque()
-        self.idle_async: List[AsyncConnection] = []
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnections] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._idle: Idle[Connection] = Idle()
+        self._async: Optional[AsyncConnections] = None
         self._opened: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._opening = threading.Lock()
-        self._hung_up = False
+        self.hung_up = False
         # Sandboxes that nobody has a name for any more. Whoever asks next ends them: a collector may not wait.
         self.forgotten: Deque[str] = deque()
         self._pid = os.getpid()
@@ -201,12 +123,11 @@ class Client:
     def hang_up(self) -> None:
         """Breaks every connection, from any thread. What was asked for over them ends, and nobody waits for it."""
         with self._opening:
-            self._hung_up = True
+            self.hung_up = True
             opened = list(self._opened)
         for connection in opened:
             connection.hang_up()
-        while self._idle:
-            self._idle.pop().close()
+        self._idle.close()
 
     def request(
         self,
@@ -218,38 +139,27 @@ class Client:
     ) -> _http.Response:
         """One request and its answer."""
         while self.forgotten:
-            self._end_forgotten()
+            forgotten = self.next_forgotten()
+            try:
+                self._request("DELETE", forgotten, None, "", _http.LARGEST_ANSWER)
+            except EngineUnavailable:
+                pass  # it is over with its engine
         return self._request(method, path, body, headers, largest)
 
-    def _end_forgotten(self) -> None:
+    def next_forgotten(self) -> str:
+        """The address of a sandbox that nobody has a name for any more."""
         try:
-            self._request("DELETE", f"/v1/sessions/{self.forgotten.popleft()}", None, "", _http.LARGEST_ANSWER)
-        except (IndexError, EngineUnavailable):
-            pass  # another thread was faster, or it is over with its engine
+            return f"/v1/sessions/{self.forgotten.popleft()}"
+        except IndexError:  # another thread was faster, and nothing is at this one
+            return "/v1/sessions/none"
 
     def _request(self, method: str, path: str, body: Optional[bytes], headers: str, largest: int) -> _http.Response:
-        connection = self._take()
         endpoint = self.endpoint
-        data = _http.request(method, endpoint.prefix + path, endpoint.host, body, endpoint.headers + headers)
-        try:
-            response = connection.exchange(data, largest)
-        except _http.TooLarge as error:
-            connection.close()
-            if largest < _http.LARGEST_ANSWER:
-                raise  # whoever named a bound is told
-            raise self._lost(error) from error
-        except (OSError, _http.ProtocolError) as error:
-            connection.close()
-            raise self._lost(error) from error
-        except BaseException:
-            # Whoever does not wait for the answer hangs up, which ends what was asked for.
-            connection.hang_up()
-            connection.close()
-            raise
-        if response.keep:
-            self._give_back(connection)
-        else:
-            connection.close()
+        connection = self._idle.take(time.monotonic(), endpoint.is_embedded) or self._open()
+        with Minding(self, connection, largest):
+            data = endpoint.request(method, path, body, headers)
+            response = connection.do(_http.exchange(data, connection.buffer, largest))
+        self._idle.give(connection, response, time.monotonic())
         return response
 
     def under_policy(self, wish: Dict[str, Any]) -> Dict[str, Any]:
@@ -264,45 +174,12 @@ class Client:
 
     def websocket(self, path: str) -> WebSocket:
         connection = self._open()
-        endpoint = self.endpoint
-        try:
-            connection.send(_http.upgrade(endpoint.prefix + path, endpoint.host, endpoint.headers))
-            response: _http.Response = connection.read(_http.response(connection.buffer))
-            if response.status != 101:
-                answer(response)
-                raise _http.ProtocolError(f"the answer was {response.status}")
-        except (OSError, _http.ProtocolError) as error:
-            connection.close()
-            raise self._lost(error) from error
-        except BaseException:
-            connection.close()
-            raise
+        with Minding(self, connection):
+            accepted(connection.do(self.endpoint.handshake(path, connection.buffer)))
         return WebSocket(connection)
 
-    def _lost(self, error: BaseException) -> EngineUnavailable:
-        self.endpoint.settle()
-        return EngineUnavailable(
-            f"{self.endpoint.describe()} is gone: {error}", hint="what it was doing has ended with it"
-        )
-
-    def _take(self) -> Connection:
-        now = time.monotonic()
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:  # another thread was faster
-                break
-            silent = now - connection.used
-            if silent < _JUST_NOW:
-                return connection
-            if (self.endpoint.is_embedded or silent < _IDLE) and connection.is_open():
-                return connection
-            connection.close()
-        return self._open()
-
     def _open(self) -> Connection:
-        opened = self.endpoint.open()
-        connection = TlsConnection(opened) if hasattr(opened, "cipher") else Connection(opened)
+        connection = waiting(self.endpoint.open())
         self.watch(connection)
         return connection
 
@@ -310,48 +187,30 @@ class Client:
         """Knows a connection for as long as it is there."""
         with self._opening:
             self._opened.add(connection)
-            hung_up = self._hung_up
+            hung_up = self.hung_up
         if hung_up:
             connection.hang_up()
 
-    def _give_back(self, connection: Connection) -> None:
-        connection.used = time.monotonic()
-        if len(self._idle) < _MOST_IDLE:
-            self._idle.append(connection)
-        else:
-            connection.close()
-
     def asynchronous(self) -> AsyncConnections:
-        """The same for the event loop that runs."""
-        import asyncio
-
+        """The same for those who await their answers."""
         from ._async import AsyncConnections
 
-        loop = asyncio.get_running_loop()
-        found = self._loops.get(loop)
-        if found is None:
-            found = self._loops[loop] = AsyncConnections(self)
-        return found
+        if self._async is None:
+            self._async = AsyncConnections(self)
+        return self._async
 
     def close(self) -> None:
         """Closes every connection, and ends an engine of this process with everything in it."""
-        while self._idle:
-            self._idle.pop().close()
-        while self.idle_async:
-            self.idle_async.pop().close()
-        for connections in list(self._loops.values()):
-            connections.close()
+        self._idle.close()
+        if self._async is not None:
+            self._async.idle.close()
         self.endpoint.close()
 
     def forget(self) -> None:
         """In a fork: what is open belongs to another process."""
-        while self._idle:
-            self._idle.pop().close()
-        while self.idle_async:
-            self.idle_async.pop().close()
-        self._loops = weakref.WeakKeyDictionary()
+        self._idle, self._async = Idle(), None
         for connection in list(self._opened):
-            connection.socket.close()
+            connection.close()
         self._opened, self._opening = weakref.WeakSet(), threading.Lock()
         self.forgotten.clear()
         self.endpoint.forget()
@@ -431,8 +290,6 @@ def _at_exit() -> None:
         if client._pid == os.getpid():
             client.close()
 
-
-import atexit  # noqa: E402
 
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)

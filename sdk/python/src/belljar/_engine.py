@@ -67,6 +67,12 @@ class Engine:
         self._control: Optional[socket.socket] = None
         self._process: Optional[Popen[bytes]] = None
         self._closed = False
+        self._in_doubt = False
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether a connection can be had without waiting."""
+        return self.pid is not None and not self._in_doubt
 
     @property
     def pid(self) -> Optional[int]:
@@ -96,10 +102,21 @@ class Engine:
     def _running(self) -> socket.socket:
         if self._closed:
             raise EngineUnavailable("the engine was closed")
-        if self._control is not None and self._process is not None and self._process.poll() is None:
+        if self._control is not None and self._process is not None and self._lives(self._process):
             return self._control
         self._end()
         return self._start()
+
+    def _lives(self, process: Popen[bytes]) -> bool:
+        if self._in_doubt:
+            from subprocess import TimeoutExpired
+
+            self._in_doubt = False
+            try:
+                process.wait(_DYING)
+            except TimeoutExpired:
+                pass
+        return process.poll() is None
 
     def _start(self) -> socket.socket:
         from subprocess import Popen
@@ -171,16 +188,9 @@ class Engine:
             self._closed = True
             self._end()
 
-    def settle(self) -> None:
-        """A connection broke, so it is probably dying: waits a moment for that, so that the next use finds it dead."""
-        from subprocess import TimeoutExpired
-
-        with self._lock:
-            try:
-                if self._process is not None:
-                    self._process.wait(_DYING)
-            except TimeoutExpired:
-                pass  # it lives
+    def doubt(self) -> None:
+        """A connection to it broke, so it is probably dying; the next use waits a moment for that."""
+        self._in_doubt = True
 
     def forget(self) -> None:
         """In a fork: the engine belongs to the process that it was forked from."""

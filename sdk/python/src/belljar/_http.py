@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Generator, List, NamedTuple, Optional, Tuple
+from typing import Generator, List, NamedTuple, Optional, Tuple, Union
 
 LONGEST_HEAD = 64 << 10
 LONGEST_MESSAGE = 32 << 20
 LARGEST_ANSWER = 1 << 30
 
-# What a reader yields: how many bytes it wants more of, at most. It is sent what came, and b"" at the end.
-Reading = Generator[int, bytes, "Response"]
+# What both kinds of connection do: bytes that are yielded are sent, a number is how many are wanted at most. Those come
+# back, or b"" at the end; what goes wrong is thrown in.
+Step = Union[bytes, int]
 
 
 class ProtocolError(Exception):
@@ -37,6 +38,35 @@ class Response(NamedTuple):
     """Whether the connection can be used again."""
 
 
+def exchange(data: bytes, buffer: bytearray, largest: int) -> Generator[Step, bytes, Response]:
+    """Sends a request and reads the answer."""
+    refused: Optional[OSError] = None
+    try:
+        yield data
+    except (BrokenPipeError, ConnectionResetError) as error:
+        # Whoever takes no more of it may have said why.
+        refused = error
+    try:
+        came = yield 65536
+        whole = whole_response(came) if refused is None else None
+        if whole is not None:
+            return whole
+        buffer += came
+        answered = yield from response(buffer, largest)
+    except (OSError, ProtocolError):
+        if refused is not None:
+            raise refused from None
+        raise
+    return answered if refused is None else answered._replace(keep=False)
+
+
+def handshake(path: str, host: str, headers: str, buffer: bytearray) -> Generator[Step, bytes, Response]:
+    """Asks to become a WebSocket, and reads the answer."""
+    yield upgrade(path, host, headers)
+    answered = yield from response(buffer)
+    return answered
+
+
 def request(method: str, path: str, host: str, body: Optional[bytes], headers: str = "") -> bytes:
     """One request as bytes. `headers` are whole lines."""
     head = f"{method} {path} HTTP/1.1\r\nhost: {host}\r\n{headers}"
@@ -46,7 +76,7 @@ def request(method: str, path: str, host: str, body: Optional[bytes], headers: s
     return f"{head}{kind}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body
 
 
-def response(buffer: bytearray, largest: int = LARGEST_ANSWER) -> Reading:
+def response(buffer: bytearray, largest: int = LARGEST_ANSWER) -> Generator[int, bytes, Response]:
     """Reads one response. What came beyond it stays in `buffer`."""
     status, headers = yield from _head(buffer)
     keep = True

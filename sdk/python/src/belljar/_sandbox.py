@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union, cast
 
 from . import _client, _events, _http, _request, _tools
 from ._client import Client, WebSocket
-from ._errors import EngineUnavailable, RequestError, SandboxClosed, SandboxError
+from ._errors import EngineUnavailable, RequestError, SandboxError
 from ._events import Call, Done, Event
+from ._kept import (
+    BROKEN,
+    FILE,
+    LARGEST_FILE,
+    File,
+    Kept,
+    Logs,
+    body_of,
+    file_address,
+    read_files,
+    read_logs,
+    split,
+    too_large,
+)
 from ._request import Hearing, Tools
 from ._result import Result
 from ._wire import answer, dumps, execution, sandbox_problem
@@ -19,8 +32,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._request import CellOptions, RunOptions, SandboxOptions
-
-LARGEST_FILE = 64 << 20
 
 
 def run(code: str, *, client: Optional[Client] = None, **options: Unpack[RunOptions]) -> Result:
@@ -55,41 +66,6 @@ def _in_session(client: Client, wish: Dict[str, Any], tools: Tools, hearing: Hea
         return sandbox._execute(cell, {}, hearing)
 
 
-def split(wish: Dict[str, Any], tools: Tools) -> "tuple[Dict[str, Any], Dict[str, Any]]":
-    """What of a run makes its sandbox, and what runs in it."""
-    place = dict(wish)
-    cell: Dict[str, Any] = {}
-    for name in ("code", "stdin", "outputs"):
-        if name in place:
-            cell[name] = place.pop(name)
-    for name in ("args", "stdin_base64", "fresh_interpreter"):
-        if place.pop(name, None):
-            raise ValueError(f"{name} does not go together with tools and with output as it comes")
-    place.pop("evaluate", None)
-    if tools:
-        place["tools"] = sorted(tools)
-    return place, cell
-
-
-class File(NamedTuple):
-    """Something in a sandbox's work directory."""
-
-    path: str
-    kind: str
-    """`file`, `directory`, `link` or `other`."""
-    size: int
-    executable: bool
-
-
-class Logs(NamedTuple):
-    """What a sandbox printed, the latest of it."""
-
-    stdout: str
-    stderr: str
-    dropped: int
-    """How many bytes from the beginning are no longer held."""
-
-
 class Files:
     """The files of a sandbox's work directory."""
 
@@ -100,21 +76,21 @@ class Files:
         """Puts a file there: text, bytes, or what a path of this machine names."""
         name = _request.file_name("path", path)
         body = _request.file_bytes("content", content)
-        self._sandbox._ask("PUT", _at(name), body, "content-type: application/octet-stream\r\n")
+        self._sandbox._ask("PUT", file_address(name), body, FILE)
 
     def read(self, path: Union[str, os.PathLike[str]], *, max_bytes: int = LARGEST_FILE) -> bytes:
         """What is in a file. One that is larger than `max_bytes` is refused: how large it is, is the guest's choice."""
-        return self._sandbox._ask("GET", _at(_request.file_name("path", path)), largest=max_bytes)
+        return self._sandbox._ask("GET", file_address(_request.file_name("path", path)), largest=max_bytes)
 
     def read_text(self, path: Union[str, os.PathLike[str]], *, max_bytes: int = LARGEST_FILE) -> str:
         return self.read(path, max_bytes=max_bytes).decode("utf-8")
 
     def delete(self, path: Union[str, os.PathLike[str]]) -> None:
         """Removes a file, or a directory with everything in it."""
-        self._sandbox._ask("DELETE", _at(_request.file_name("path", path)))
+        self._sandbox._ask("DELETE", file_address(_request.file_name("path", path)))
 
     def list(self) -> List[File]:
-        return read_files(json.loads(self._sandbox._ask("GET", "/files")))
+        return read_files(self._sandbox._ask("GET", "/files"))
 
     def __iter__(self) -> Iterator[File]:
         return iter(self.list())
@@ -123,17 +99,7 @@ class Files:
         return any(file.path == path for file in self.list())
 
 
-def _at(name: str) -> str:
-    from urllib.parse import quote
-
-    return f"/file?path={quote(name, safe='')}"
-
-
-def read_files(told: Mapping[str, Any]) -> List[File]:
-    return [File(one["path"], one["kind"], one["size"], one["executable"]) for one in told["files"]]
-
-
-class Sandbox:
+class Sandbox(Kept):
     """A sandbox that keeps its variables and files until it is closed.
 
     >>> import belljar
@@ -163,21 +129,12 @@ class Sandbox:
         return made
 
     def _begin(self, client: Client, wish: Dict[str, Any], tools: Tools) -> None:
-        self._client = client
-        self._tools = dict(tools)
-        self._brought: Tools = {}
-        self._host_errors: List[BaseException] = []
-        self._executions = 0
+        Kept.__init__(self, client, tools)
         self._executing = threading.Lock()
         self._executor: Optional[int] = None
-        self._socket: Optional[WebSocket] = None
-        self._closed = False
-        self._pid = os.getpid()
         made = client.call("POST", "/v1/sessions", client.under_policy(wish))
-        self.id: str = made["session_id"]
-        """Its name, as records and the service have it."""
+        self.id = made["session_id"]
         self.language: str = made["language"]
-        self._path = f"/v1/sessions/{self.id}"
 
     @property
     def files(self) -> Files:
@@ -222,18 +179,13 @@ class Sandbox:
             over = False
             try:
                 socket = self._connected()
-                self._brought.update(tools)
-                self._host_errors.clear()
-                self._executions += 1
-                self._say(socket, {"type": "execute", "id": self._executions, **wish})
+                self._say(socket, self._message(wish, tools))
                 while not over:
                     event = self._hear(socket)
                     if isinstance(event, Call):
                         self._answer(socket, event)
                     elif event is not None:
-                        if isinstance(event, Done):
-                            over = True
-                            event.result._host_errors = list(self._host_errors)
+                        over = isinstance(event, Done)
                         _events.tell(event, hearing)
                         yield event
             finally:
@@ -250,10 +202,10 @@ class Sandbox:
 
     def _hear(self, socket: WebSocket) -> Union[Event, Call, None]:
         try:
-            return _events.read(socket.receive(), self._executions)
+            return self._read(socket.receive())
         except RequestError as error:
             raise sandbox_problem(error) from None
-        except (OSError, _http.ProtocolError, KeyError, TypeError, ValueError) as error:
+        except BROKEN as error:
             raise self._lost(error) from error
 
     def _connected(self) -> WebSocket:
@@ -263,7 +215,7 @@ class Sandbox:
                 self._socket = self._client.websocket(f"{self._path}/socket")
             except RequestError as error:
                 raise sandbox_problem(error) from error
-        return self._socket
+        return cast(WebSocket, self._socket)
 
     def _ask(
         self,
@@ -276,34 +228,18 @@ class Sandbox:
         """One request about this sandbox."""
         self._check_alive()
         try:
-            response = self._client.request(method, self._path + path, body, headers, largest)
+            return body_of(self._client.request(method, self._path + path, body, headers, largest))
         except _http.TooLarge as error:
-            raise ValueError(f"{error}; max_bytes says how much is read") from None
-        if response.status >= 400:
-            try:
-                answer(response)
-            except RequestError as error:
-                raise sandbox_problem(error) from None
-        return response.body
-
-    def _check_alive(self) -> None:
-        if self._pid != os.getpid():
-            raise SandboxClosed(
-                "this sandbox belongs to the process that this one was forked from", hint="make one here"
-            )
-        if self._closed:
-            raise SandboxClosed("the sandbox is closed")
+            raise too_large(error) from None
 
     def _lost(self, error: BaseException) -> SandboxError:
-        if self._closed:
-            return SandboxClosed("the sandbox was closed meanwhile")
-        try:
-            self._client.call("GET", self._path)
-        except EngineUnavailable as gone:
-            return gone
-        except SandboxError as gone:
-            return SandboxClosed(f"the sandbox is over: {gone.args[0] if gone.args else gone}")
-        return EngineUnavailable(f"the connection to {self._client.endpoint.describe()} broke: {error}")
+        asked: Optional[SandboxError] = None
+        if not self._closed:
+            try:
+                self._client.call("GET", self._path)
+            except SandboxError as told:
+                asked = told
+        return self._why_lost(error, asked)
 
     def _disconnect(self) -> None:
         socket, self._socket = self._socket, None
@@ -312,21 +248,23 @@ class Sandbox:
 
     def _answer(self, socket: WebSocket, call: Call) -> None:
         """Has the function called, on a thread of its own: it may take its time."""
-        function = self._brought.get(call.name, self._tools.get(call.name))
+        function = self._function(call)
         if function is None:
             self._say(socket, _tools.missing(call))
             return
         import contextvars
 
         def work() -> None:
-            reply, error = _tools.answer_blocking(function, call)
-            if error is not None:
-                self._host_errors.append(error)
+            value, raised = None, None
+            try:
+                value = _tools.finish(function, call)
+            except BaseException as error:
+                raised = error
             try:
                 try:
-                    socket.send(reply)
-                except ValueError as too_large:
-                    socket.send(_tools.raised(call, too_large))
+                    socket.send(self._reply(call, value, raised))
+                except ValueError as much:
+                    socket.send(self._reply(call, None, much))
             except OSError:
                 pass  # nobody waits for it any more
 
@@ -353,8 +291,7 @@ class Sandbox:
     @property
     def logs(self) -> Logs:
         """What it printed so far."""
-        told = json.loads(self._ask("GET", "/logs"))
-        return Logs(told["stdout"], told["stderr"], told["dropped"])
+        return read_logs(self._ask("GET", "/logs"))
 
     def close(self) -> None:
         """Ends everything in it, and waits until nothing is left. Closing twice is no mistake."""
@@ -373,10 +310,6 @@ class Sandbox:
         except (RequestError, EngineUnavailable):
             pass  # it was over already
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def __enter__(self) -> Self:
         return self
 
@@ -384,13 +317,7 @@ class Sandbox:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) or not getattr(self, "id", "") or self._pid != os.getpid():
-            return
-        # Whoever asks for something next ends it: a collector may not wait for anybody.
-        self._closed = True
-        self._client.forgotten.append(self.id)
-        if self._socket is not None:
-            self._socket.close()
+        self._forget()
 
     def __repr__(self) -> str:
         return f"<belljar.Sandbox {self.id}, {self.language}{', closed' if self._closed else ''}>"

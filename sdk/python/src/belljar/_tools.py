@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Awaitable, Callable, Dict, Tuple, Union, cast
+from typing import Any, Awaitable, Callable, Dict, cast
 
 from ._events import Call
 from ._values import encode
@@ -35,15 +35,10 @@ def missing(call: Call) -> Answer:
     return {"type": "tool_error", "call": call.call, "kind": "NameError", "message": f"there is no tool {call.name!r}"}
 
 
-def answer_blocking(function: Callable[..., Any], call: Call) -> Tuple[Answer, Union[BaseException, None]]:
-    """The answer to a call, on a thread of its own; and what the function raised. There is always one."""
-    try:
-        value = begin(function, call)
-        if hasattr(value, "__await__"):
-            value = _wait(cast("Awaitable[Any]", value))
-        return given(call, value), None
-    except BaseException as error:
-        return raised(call, error), error
+def finish(function: Callable[..., Any], call: Call) -> Any:
+    """Calls it, and waits for what it gives, also where that has to be awaited."""
+    value = begin(function, call)
+    return _wait(cast("Awaitable[Any]", value)) if hasattr(value, "__await__") else value
 
 
 def _wait(awaitable: Awaitable[Any]) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Generator, Mapping, Optional, Tuple
 
-from . import _errors
+from . import _errors, _http
 from ._engine import Engine
 from ._http import Response
 from ._result import Result
@@ -27,14 +27,26 @@ class Endpoint:
         """A new connection, blocking."""
         raise NotImplementedError
 
+    def request(self, method: str, path: str, body: Optional[bytes], headers: str) -> bytes:
+        """A request to it, as bytes."""
+        return _http.request(method, self.prefix + path, self.host, body, self.headers + headers)
+
+    def handshake(self, path: str, buffer: bytearray) -> Generator[_http.Step, bytes, _http.Response]:
+        """The steps to a WebSocket."""
+        return _http.handshake(self.prefix + path, self.host, self.headers, buffer)
+
     def close(self) -> None:
         """Lets go of it."""
 
     def forget(self) -> None:
         """In a fork: what is open belongs to another process."""
 
-    def settle(self) -> None:
-        """After a connection broke: waits until it is clear whether the other side lives."""
+    def doubt(self) -> None:
+        """A connection broke: the other side may be gone."""
+
+    def is_at_hand(self) -> bool:
+        """Whether a connection can be had without waiting."""
+        return False
 
     def describe(self) -> str:
         raise NotImplementedError
@@ -57,8 +69,11 @@ class Embedded(Endpoint):
     def forget(self) -> None:
         self.engine.forget()
 
-    def settle(self) -> None:
-        self.engine.settle()
+    def doubt(self) -> None:
+        self.engine.doubt()
+
+    def is_at_hand(self) -> bool:
+        return self.engine.is_at_hand
 
     def describe(self) -> str:
         return "the engine of this process"

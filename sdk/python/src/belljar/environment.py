@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Awaitable, Deque, Generator, List, Mappin
 from . import _limits, _request
 from ._async_sandbox import AsyncSandbox
 from ._errors import PermissionError, SandboxClosed
+from ._kept import Logs
 from ._result import Result, ToolCall
-from ._sandbox import Logs
 
 if TYPE_CHECKING:
     from typing_extensions import Self

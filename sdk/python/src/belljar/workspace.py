@@ -7,20 +7,19 @@ never read here, and it is removed one name at a time below an open directory, s
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import socket
 import stat
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Mapping, Optional, Sequence, Union
 
-from . import _client, _http, _request
-from ._client import Client, Connection
+from . import _client, _request
+from ._client import Client
+from ._directories import make, open_directory, remove_tree, removed_empty
 from ._errors import BadRequest, EngineUnavailable, PolicyViolation, RequestError, SandboxError
 from ._result import Result
-from ._wire import answer, dumps
+from ._wire import execution
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from ._request import LimitOptions
 
 _LONGEST_ID = 128
-_MOST_TRIES = 100
-_MOST_PASSES = 100_000
 
 
 class Lifecycle(str, Enum):
@@ -127,7 +124,7 @@ class WorkspaceManager:
     def setup(self, workspace_id: str) -> WorkspaceSandbox:
         """Makes a sandbox with a directory of its own. As a context manager it is torn down at the end."""
         name = _workspace(workspace_id)
-        client = self._given or _client.default()
+        client = _client.chosen(self._given)
         if not client.endpoint.is_embedded:
             reason = f"a workspace is for an engine of one's own, and this is {client.endpoint.describe()}"
             raise SetupError(f"cannot set up a sandbox: {reason}", hint="use a Sandbox, or `files`")
@@ -138,7 +135,7 @@ class WorkspaceManager:
                 sandbox_id = f"sb-{os.urandom(8).hex()}"
                 root = os.path.join(os.path.realpath(self.base_dir), name, sandbox_id)
                 try:
-                    _make(base, name, sandbox_id)
+                    make(base, name, sandbox_id)
                 except OSError as error:
                     raise SetupError(f"cannot set up a sandbox: cannot make {root}: {error.strerror}") from error
                 sandbox = WorkspaceSandbox(self, client, name, sandbox_id, root)
@@ -164,7 +161,7 @@ class WorkspaceManager:
         failure: Optional[OSError] = None
         try:
             try:
-                directory = _open(base, name)
+                directory = open_directory(base, name)
             except FileNotFoundError:
                 return
             try:
@@ -173,13 +170,13 @@ class WorkspaceManager:
                         names = set(os.listdir(directory)) - self._live.get(name, {}).keys()
                 for one in names:
                     try:
-                        _remove_tree(directory, one)
+                        remove_tree(directory, one)
                     except OSError as error:
                         failure = failure or error
             finally:
                 os.close(directory)
             # Another sandbox of this workspace may live in it.
-            _removed_empty(base, name)
+            removed_empty(base, name)
         except OSError as error:
             failure = failure or error
         finally:
@@ -237,7 +234,8 @@ class WorkspaceSandbox:
 
     def __init__(self, manager: WorkspaceManager, client: Client, workspace_id: str, id: str, root_path: str) -> None:
         self._manager = manager
-        self._client = client
+        # One with connections of its own: hanging up ends what runs here and nothing else.
+        self._client = client.sibling()
         self.workspace_id = workspace_id
         self.id = id
         """Different for every set-up, and the `run_id` of what runs in it."""
@@ -248,7 +246,6 @@ class WorkspaceSandbox:
         self._changed = threading.Condition()
         self._state = Lifecycle.SETUP
         self._ending = False
-        self._connection: Optional[Connection] = None
         self._go(Lifecycle.READY)
 
     @property
@@ -319,7 +316,7 @@ class WorkspaceSandbox:
             self._go(Lifecycle.RUNNING)
         following = Lifecycle.ERROR
         try:
-            result = Result(answer(self._ask(dumps(self._client.under_policy(wish)))))
+            result = execution(self._client.call("POST", "/v1/executions", self._client.under_policy(wish)))
             following = Lifecycle.READY
             return result
         except PolicyViolation as refused:
@@ -335,10 +332,9 @@ class WorkspaceSandbox:
                 following = Lifecycle.READY
             raise CommandError(f"cannot run it: {refused.message}", hint=refused.hint) from refused
         except EngineUnavailable as gone:
+            if self._ending:
+                raise CommandError("cannot run it to its end: the sandbox was torn down") from gone
             raise CommandError(f"cannot run it: {gone.message}", hint=gone.hint) from gone
-        except (OSError, _http.ProtocolError) as broken:
-            reason = "the sandbox was torn down" if self._ending else f"the engine is gone: {broken}"
-            raise CommandError(f"cannot run it to its end: {reason}") from broken
         except SandboxError:  # a quota
             following = Lifecycle.READY
             raise
@@ -347,34 +343,11 @@ class WorkspaceSandbox:
                 self._go(following)
                 self._changed.notify_all()
 
-    def _ask(self, body: bytes) -> _http.Response:
-        """One request on a connection of its own, so that hanging up ends this and nothing else."""
-        endpoint = self._client.endpoint
-        connection = self._client._open()
-        try:
-            with self._changed:
-                if self._ending:
-                    raise _http.Closed("it is being torn down")
-                self._connection = connection
-            connection.send(
-                _http.request("POST", endpoint.prefix + "/v1/executions", endpoint.host, body, endpoint.headers)
-            )
-            response: _http.Response = connection.read(_http.response(connection.buffer))
-            return response
-        finally:
-            with self._changed:
-                self._connection = None
-            connection.close()
-
     def _end(self) -> None:
         """Ends what runs in it, waits for that, and lets nothing run any more."""
         with self._changed:
             self._ending = True
-            if self._connection is not None:
-                try:
-                    self._connection.socket.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # it ended just now
+            self._client.hang_up()
             self._changed.wait_for(lambda: self._state is not Lifecycle.RUNNING)
             if self._state is not Lifecycle.TEARDOWN:
                 self._go(Lifecycle.TEARDOWN)
@@ -415,125 +388,3 @@ def _workspace(workspace_id: object) -> str:
             f"and is {workspace_id!r}"
         )
     return workspace_id
-
-
-def _make(base: int, name: str, sandbox_id: str) -> None:
-    """Makes `base/<workspace>/<sandbox>`, for its owner alone."""
-    for _ in range(_MOST_TRIES):
-        try:
-            os.mkdir(name, 0o700, dir_fd=base)
-        except FileExistsError:
-            pass
-        try:
-            directory = _open(base, name)
-        except FileNotFoundError:
-            continue  # the last sandbox of this workspace was just torn down, and its directory with it
-        try:
-            found = os.fstat(directory)
-            if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-                # Below a shared base such as /tmp, somebody else was here first.
-                raise PermissionError(errno.EPERM, "its directory is somebody else's")
-            os.mkdir(sandbox_id, 0o700, dir_fd=directory)
-            return
-        except FileNotFoundError:
-            continue
-        finally:
-            os.close(directory)
-    raise BlockingIOError(errno.EAGAIN, "it is torn down again and again")
-
-
-def _open(parent: int, name: str) -> int:
-    """Opens a directory: no link, no other mount. One that shuts us out by its mode is given another."""
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        handle = os.open(name, os.O_RDONLY | flags, dir_fd=parent)
-    except PermissionError:
-        # A handle of this kind cannot be changed, but the name that /proc gives to it leads to this very directory.
-        shut = os.open(name, os.O_PATH | flags, dir_fd=parent)
-        try:
-            os.chmod(f"/proc/self/fd/{shut}", 0o700)
-            handle = os.open(name, os.O_RDONLY | flags, dir_fd=parent)
-        finally:
-            os.close(shut)
-    try:
-        found = os.fstat(handle)
-        if found.st_dev != os.fstat(parent).st_dev:
-            raise OSError(errno.EXDEV, "something is mounted there", name)
-        if found.st_mode & 0o700 != 0o700:
-            os.fchmod(handle, 0o700)
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
-
-
-def _remove_tree(parent: int, name: str) -> None:
-    """Removes a tree that a guest made. What lies deep is moved up first: depth costs neither stack nor descriptors.
-
-    What cannot be removed stays; the rest goes nevertheless, and the first failure is told.
-    """
-    if _removed_file(parent, name):
-        return
-    failed: Dict[str, OSError] = {}
-    try:
-        top = _open(parent, name)
-    except FileNotFoundError:
-        return
-    try:
-        for _ in range(_MOST_PASSES):
-            names: List[str] = [one for one in os.listdir(top) if one not in failed]
-            for one in names:
-                try:
-                    _flatten(top, one)
-                except FileNotFoundError:
-                    pass  # another teardown was faster
-                except OSError as error:
-                    failed[one] = error
-            if not names and failed:
-                raise next(iter(failed.values()))
-            # A process that is just dying may have written into it meanwhile.
-            if not names and _removed_empty(parent, name):
-                return
-    finally:
-        os.close(top)
-    raise OSError(errno.ENOTEMPTY, "something goes on writing into it", name)
-
-
-def _flatten(top: int, name: str) -> None:
-    """Removes what is in a directory of the top one, and moves directories that are in it up there."""
-    if _removed_file(top, name):
-        return
-    directory = _open(top, name)
-    try:
-        for one in os.listdir(directory):
-            if not _removed_file(directory, one):
-                # To move it, one must be allowed to change it.
-                os.close(_open(directory, one))
-                os.rename(one, f".belljar-{os.urandom(8).hex()}", src_dir_fd=directory, dst_dir_fd=top)
-    finally:
-        os.close(directory)
-    _removed_empty(top, name)
-
-
-def _removed_file(parent: int, name: str) -> bool:
-    """Removes a file or a link. False: it is a directory."""
-    try:
-        os.unlink(name, dir_fd=parent)
-    except FileNotFoundError:
-        pass
-    except IsADirectoryError:
-        return False
-    return True
-
-
-def _removed_empty(parent: int, name: str) -> bool:
-    """Removes an empty directory. False: there is something in it."""
-    try:
-        os.rmdir(name, dir_fd=parent)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return False
-    return True
