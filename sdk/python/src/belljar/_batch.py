@@ -16,6 +16,7 @@ from typing import (
     Mapping,
     Optional,
     Tuple,
+    TypeVar,
     Union,
 )
 
@@ -110,6 +111,40 @@ def _total(requests: Iterable[Wish]) -> Optional[int]:
     return len(requests) if hasattr(requests, "__len__") else None  # type: ignore[arg-type]
 
 
+def _pause(error: SandboxError) -> Optional[float]:
+    """How long to wait for a service that is full, where nothing of this one has run; None if it is something else."""
+    if not isinstance(error, RequestError) or error.kind != "busy":
+        return None
+    return min(error.retry_after or _AGAIN, _LONGEST)
+
+
+F = TypeVar("F")
+
+
+class _Window(List[F]):
+    """Those of many that are under way, in the order of the requests."""
+
+    def __init__(
+        self, requests: Iterable[Wish], width: int, common: Mapping[str, Any], start: Callable[[str, Dict[str, Any]], F]
+    ) -> None:
+        super().__init__()
+        self._requests = enumerate(requests)
+        # Those that are done and wait for one before them count too, so that results do not pile up.
+        self._most = width * 2
+        self._common = common
+        self._start = start
+
+    def fill(self) -> bool:
+        """Starts what there is room for; False if nothing is under way."""
+        while len(self) < self._most:
+            following = next(self._requests, None)
+            if following is None:
+                break
+            at, wish = following
+            self.append(self._start(*_of(wish, at, self._common)))
+        return bool(self)
+
+
 class _Workers:
     """Threads that run programs. They keep nobody from ending the process."""
 
@@ -149,12 +184,10 @@ class _Workers:
         while True:
             try:
                 return run(code, client=self._client, **options)
-            except RequestError as error:
-                # A service that is full is asked again; nothing of this one has run.
-                if error.kind != "busy" or self._over.wait(min(error.retry_after or _AGAIN, _LONGEST)):
-                    return Failed(error)
             except SandboxError as error:
-                return Failed(error)
+                pause = _pause(error)
+                if pause is None or self._over.wait(pause):
+                    return Failed(error)
 
     def end(self) -> None:
         """Ends what still runs, and waits for that."""
@@ -197,21 +230,9 @@ def _map(
     from concurrent.futures import FIRST_COMPLETED, wait
 
     workers = _Workers(width, client)
-    under_way: List[Future[Result]] = []
-    numbered = enumerate(requests)
-
-    def fill() -> None:
-        # Those that are done and wait for one before them count too, so that results do not pile up.
-        while len(under_way) < width * 2:
-            following = next(numbered, None)
-            if following is None:
-                return
-            at, wish = following
-            under_way.append(workers.run(*_of(wish, at, common)))
-
+    under_way = _Window(requests, width, common, workers.run)
     try:
-        fill()
-        while under_way:
+        while under_way.fill():
             if ordered:
                 first = under_way[0]
             else:
@@ -220,7 +241,6 @@ def _map(
             under_way.remove(first)
             bar.step()
             yield result
-            fill()
     finally:
         bar.close()
         # Whoever takes no more results has what still runs ended.
@@ -242,8 +262,8 @@ async def map_async(
     from ._async_sandbox import run_async
 
     _request.known("map_async()", common, _request.RUN)
-    gate = asyncio.Semaphore(_concurrency(concurrency))
     width = _concurrency(concurrency)
+    gate = asyncio.Semaphore(width)
     bar = _Bar(progress, _total(requests))
     chosen = _client.chosen(client)
 
@@ -252,27 +272,18 @@ async def map_async(
             while True:
                 try:
                     return await run_async(code, client=chosen, **options)
-                except RequestError as error:
-                    if error.kind != "busy":
-                        return Failed(error)
-                    await asyncio.sleep(min(error.retry_after or _AGAIN, _LONGEST))
                 except SandboxError as error:
-                    return Failed(error)
+                    pause = _pause(error)
+                    if pause is None:
+                        return Failed(error)
+                await asyncio.sleep(pause)
 
-    under_way: List[asyncio.Task[Result]] = []
-    numbered = enumerate(requests)
+    def start(code: str, options: Dict[str, Any]) -> asyncio.Task[Result]:
+        return asyncio.ensure_future(one(code, options))
 
-    def fill() -> None:
-        while len(under_way) < width * 2:
-            following = next(numbered, None)
-            if following is None:
-                return
-            at, wish = following
-            under_way.append(asyncio.ensure_future(one(*_of(wish, at, common))))
-
+    under_way = _Window(requests, width, common, start)
     try:
-        fill()
-        while under_way:
+        while under_way.fill():
             if ordered:
                 first = under_way[0]
             else:
@@ -282,7 +293,6 @@ async def map_async(
             under_way.remove(first)
             bar.step()
             yield result
-            fill()
     finally:
         for task in under_way:
             task.cancel()
