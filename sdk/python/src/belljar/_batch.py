@@ -20,7 +20,7 @@ from typing import (
     Union,
 )
 
-from . import _client, _request
+from . import _client, _limits, _request
 from ._client import Client
 from ._errors import RequestError, SandboxError
 from ._result import Result
@@ -71,11 +71,7 @@ def _of(wish: Wish, at: int, common: Mapping[str, Any]) -> Tuple[str, Dict[str, 
 def _concurrency(wanted: Optional[int]) -> int:
     if wanted is None:
         return (os.cpu_count() or 1) * 4
-    if isinstance(wanted, bool) or not isinstance(wanted, int):
-        raise TypeError(f"concurrency must be a whole number, not {type(wanted).__name__}")
-    if wanted < 1:
-        raise ValueError(f"concurrency must be 1 or more, and is {wanted}")
-    return wanted
+    return _limits.whole("concurrency", wanted, 1)
 
 
 class _Bar:

@@ -11,6 +11,7 @@ from . import _client, _request
 from ._client import Client
 from ._errors import PolicyViolation
 from ._result import Result
+from ._wire import execution
 from .service import IsolationLevel, NetworkPolicy, word
 
 if TYPE_CHECKING:
@@ -130,9 +131,9 @@ def execute_code(
     wish, _ = _request.run(code, options)
     wish.pop("evaluate", None)
     (guard or SecureToAutoRun()).check(config.isolation)
-    client = client or _client.default()
+    client = _client.chosen(client)
     _check_wall(client, config.isolation)
-    return Result(client.call("POST", "/v1/executions", client.under_policy(wish)))
+    return execution(client.call("POST", "/v1/executions", client.under_policy(wish)))
 
 
 def execute_file(

@@ -105,7 +105,7 @@ class ProcessSandbox:
             if self._over:
                 raise SandboxClosed("the sandbox was cleaned up", hint="make another one")
             if self._sandbox is None:
-                self._sandbox = self._open(self._client or _client.default())
+                self._sandbox = self._open(_client.chosen(self._client))
 
     def _open(self, client: Client) -> Sandbox:
         return Sandbox._of(client, self._wish(), {})

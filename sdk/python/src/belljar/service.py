@@ -11,14 +11,15 @@ import re
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Set, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, Generator, List, Mapping, Optional, Set, Tuple, Type, TypeVar, Union
 from urllib.parse import quote, urlencode
 
-from . import _client, _request
+from . import _client, _limits, _request
 from ._batch import Failed
 from ._client import Client
-from ._errors import PolicyViolation, RequestError
+from ._errors import PolicyViolation, RequestError, SandboxError
 from ._result import Result, SandboxStatus
+from ._wire import execution
 
 if TYPE_CHECKING:
     from ._request import LimitOptions
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STANDARD = "standard"
-_MIB = 1 << 20
+_EXECUTIONS = "/v1/executions"
 _PAGE = 1000  # the most records in one answer
 _STATS = ("total_executions", "by_status", "by_language", "by_policy", "avg_wall_time_seconds")
 
@@ -85,28 +86,27 @@ class SandboxPolicy:
     require_approval: bool = False
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", _text("policy_id", self.policy_id)):
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", _limits.text("policy_id", self.policy_id)):
             raise ValueError(f"policy_id must be letters, digits, `-`, `_` and `.`, and is {self.policy_id!r}")
-        _text("name", self.name)
+        _limits.text("name", self.name)
         self._set("isolation_level", word("isolation_level", IsolationLevel, self.isolation_level))
         self._set("network_policy", word("network_policy", NetworkPolicy, self.network_policy))
         for name in ("max_cpu_seconds", "max_wall_time_seconds"):
-            self._set(name, _seconds(name, getattr(self, name)))
+            self._set(name, _limits.seconds(name, getattr(self, name)))
         for name, least, most in (
-            ("max_memory_mb", 8, 1 << 24),
+            ("max_memory_mb", 8, _limits.MOST_MB),
             ("max_processes", 1, 32768),
-            ("max_file_size_mb", 0, 1 << 24),
+            ("max_file_size_mb", 0, _limits.MOST_MB),
             ("max_executions_per_minute", 0, (1 << 32) - 1),
             ("max_executions_per_hour", 0, (1 << 32) - 1),
         ):
-            _whole(name, getattr(self, name), least, most)
+            _limits.whole(name, getattr(self, name), least, most)
         for name in ("allow_network", "allow_file_write", "require_approval"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be true or false, not {type(getattr(self, name)).__name__}")
+            _limits.flag(name, getattr(self, name))
         languages: object = self.allowed_languages
         if not isinstance(languages, (set, frozenset, list, tuple)):
             raise TypeError(f"allowed_languages must be a set of text, not {type(languages).__name__}")
-        self._set("allowed_languages", {_text("allowed_languages", language) for language in languages})
+        self._set("allowed_languages", {_limits.text("allowed_languages", language) for language in languages})
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -115,10 +115,10 @@ class SandboxPolicy:
         """Its limits, as `run` and `Sandbox` take them: `run(code, **policy.to_resource_limits())`."""
         return {
             "cpu_seconds": self.max_cpu_seconds,
-            "memory": self.max_memory_mb * _MIB,
+            "memory": self.max_memory_mb * _limits.MIB,
             "timeout": self.max_wall_time_seconds,
             "processes": self.max_processes,
-            "file_size": self.max_file_size_mb * _MIB,
+            "file_size": self.max_file_size_mb * _limits.MIB,
         }
 
     def to_dict(self) -> Dict[str, Any]:
@@ -188,56 +188,46 @@ class SandboxService:
     """
 
     def __init__(self, client: Optional[Client] = None) -> None:
-        if client is not None and not isinstance(client, Client):
-            raise TypeError(f"client must be a Client, not {type(client).__name__}")
-        self._given = client
+        self._given = None if client is None else _client.chosen(client)
 
     @property
     def _client(self) -> Client:
-        return self._given or _client.default()
+        return _client.chosen(self._given)
 
     def execute(self, request: ExecutionRequest) -> Result:
         """Runs the code as a program under the request's policy, and waits for it, and for an approval that it needs.
 
         A tenant that is not known yet is added, where the service lets us.
         """
-        wish = _wish(request)
-        client = self._client
+        client, steps = self._client, _execution(_wish(request))
         try:
-            try:
-                told = client.call("POST", "/v1/executions", wish)
-            except RequestError as error:
-                if not _may_lack_tenant(error, wish):
-                    raise
+            step = next(steps)
+            while True:
                 try:
-                    client.call("POST", "/v1/tenants", {"tenant_id": wish["tenant_id"]})
-                except RequestError as refused:
-                    if refused.kind != "conflict":
-                        raise error from None
-                told = client.call("POST", "/v1/executions", wish)
-        except PolicyViolation as violation:
-            return _logged(wish, Failed(violation))
-        return _logged(wish, Result(told))
+                    told = client.call("POST", *step)
+                except SandboxError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(told)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
     async def execute_async(self, request: ExecutionRequest) -> Result:
         """The same, awaited. Cancelling it ends the program."""
-        wish = _wish(request)
-        client = self._client.asynchronous()
+        client, steps = self._client.asynchronous(), _execution(_wish(request))
         try:
-            try:
-                told = await client.call("POST", "/v1/executions", wish)
-            except RequestError as error:
-                if not _may_lack_tenant(error, wish):
-                    raise
+            step = next(steps)
+            while True:
                 try:
-                    await client.call("POST", "/v1/tenants", {"tenant_id": wish["tenant_id"]})
-                except RequestError as refused:
-                    if refused.kind != "conflict":
-                        raise error from None
-                told = await client.call("POST", "/v1/executions", wish)
-        except PolicyViolation as violation:
-            return _logged(wish, Failed(violation))
-        return _logged(wish, Result(told))
+                    told = await client.call("POST", *step)
+                except SandboxError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(told)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
 
     def define_policy(self, policy: SandboxPolicy) -> None:
         """Defines a policy, or defines it anew; what it says beyond these fifteen fields stays. Those that are built in
@@ -249,7 +239,7 @@ class SandboxService:
 
     def get_policy(self, policy_id: str) -> Optional[SandboxPolicy]:
         """The policy of that id; None if there is none."""
-        found = self._find(_text("policy_id", policy_id))
+        found = self._find(_limits.text("policy_id", policy_id))
         return None if found is None else _policy(found)
 
     def list_policies(self) -> List[SandboxPolicy]:
@@ -273,7 +263,7 @@ class SandboxService:
         all with None; `before` is the `next` of the page before.
         """
         chosen: Dict[str, Any] = {
-            name: _text(name, value)
+            name: _limits.text(name, value)
             for name, value in (("tenant_id", tenant_id), ("user_id", user_id), ("run_id", run_id))
             if value is not None
         }
@@ -283,9 +273,9 @@ class SandboxService:
             if time is not None:
                 chosen[name] = _timestamp(name, time)
         if limit is not None:
-            _whole("limit", limit, 1)
+            _limits.whole("limit", limit, 1)
         if before is not None:
-            chosen["before"] = _whole("before", before, 0)
+            chosen["before"] = _limits.whole("before", before, 0)
         client, found = self._client, Records()
         while True:
             size = _PAGE if limit is None else min(_PAGE, limit - len(found))
@@ -298,7 +288,7 @@ class SandboxService:
     def get_execution_stats(self, tenant_id: Optional[str] = None) -> Dict[str, Any]:
         """Figures over the records of a tenant, or of all: `total_executions`, `by_status`, `by_language`, `by_policy`
         and `avg_wall_time_seconds`; zeros where there are none."""
-        query = "" if tenant_id is None else f"?{urlencode({'tenant_id': _text('tenant_id', tenant_id)})}"
+        query = "" if tenant_id is None else f"?{urlencode({'tenant_id': _limits.text('tenant_id', tenant_id)})}"
         told = self._client.call("GET", f"/v1/stats{query}")
         return {name: told[name] for name in _STATS}
 
@@ -349,12 +339,24 @@ def _metadata(given: object) -> Dict[str, str]:
         raise type(error)(f"metadata holds what JSON has no place for: {error}") from None
 
 
-def _may_lack_tenant(error: RequestError, wish: Mapping[str, Any]) -> bool:
-    """Whether it may be the tenant that is not there; else it is the policy, and asking again says so."""
-    return error.kind == "not_found" and "tenant_id" in wish
-
-
-def _logged(wish: Mapping[str, Any], result: Result) -> Result:
+def _execution(wish: Dict[str, Any]) -> Generator[Tuple[str, Dict[str, Any]], Any, Result]:
+    """The steps of an execution: what to post, and where to. Each is sent its answer, or thrown what went wrong."""
+    try:
+        try:
+            told = yield _EXECUTIONS, wish
+        except RequestError as error:
+            # It may be the tenant that is not there; else it is the policy, and asking again says so.
+            if error.kind != "not_found" or "tenant_id" not in wish:
+                raise
+            try:
+                yield "/v1/tenants", {"tenant_id": wish["tenant_id"]}
+            except RequestError as refused:
+                if refused.kind != "conflict":
+                    raise error from None
+            told = yield _EXECUTIONS, wish
+        result = execution(told)
+    except PolicyViolation as violation:
+        result = Failed(violation)
     tenant, policy = wish.get("tenant_id"), wish["policy_id"]
     logger.debug("%s of tenant %s under policy %s: %s", wish["language"], tenant, policy, result.error or result.status)
     return result
@@ -399,31 +401,6 @@ def word(name: str, kind: Type[Word], value: object) -> Word:
     except ValueError:
         known = ", ".join(str(one.value) for one in kind)
         raise ValueError(f"{name} must be one of {known}, not {value!r}") from None
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be text, not {type(value).__name__}")
-    if not value:
-        raise ValueError(f"{name} is empty")
-    return value
-
-
-def _whole(name: str, value: object, least: int, most: Optional[int] = None) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
-    if value < least or (most is not None and value > most):
-        bounds = f"{least} or more" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name} must be {bounds}, and is {value}")
-    return value
-
-
-def _seconds(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be above 0, and is {value}")
-    return float(value)
 
 
 def _timestamp(name: str, value: object) -> float:

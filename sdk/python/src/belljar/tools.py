@@ -105,7 +105,7 @@ class SandboxedCommandTool(SandboxedTool):
         shown = words if isinstance(words, str) else " ".join(words)
 
         def work() -> ToolResult:
-            client = self._client or _client.default()
+            client = _client.chosen(self._client)
             directory = context.working_directory
             if directory is None:
                 mounts: List[str] = []
