@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator, List
+from typing import Callable, Iterator, List, Set
 
 import pytest
 
@@ -76,6 +76,22 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         chosen.close()
 
 
+@pytest.fixture
+def context(client: belljar.Client) -> belljar.ToolContext:
+    return belljar.ToolContext()
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have no module of these names."""
+
+    def remove(*names: str) -> None:
+        for name in names:
+            monkeypatch.setitem(sys.modules, name, None)
+
+    return remove
+
+
 def children(of: int) -> List[int]:
     """All processes below one."""
     found: List[int] = []
@@ -91,3 +107,8 @@ def children(of: int) -> List[int]:
         for pid in direct:
             found += [pid, *children(pid)]
     return found
+
+
+def sessions(client: belljar.Client) -> Set[str]:
+    """The sandboxes that are kept."""
+    return {one["session_id"] for one in client.call("GET", "/v1/sessions")["sessions"]}

@@ -10,7 +10,8 @@ import pytest
 
 import belljar
 
-MODULES = [module.name for module in pkgutil.iter_modules(belljar.__path__, "belljar.") if not module.ispkg]
+FOUND = [module.name for module in pkgutil.walk_packages(belljar.__path__, "belljar.")]
+MODULES = [name for name in FOUND if not name.startswith("belljar.integrations")]
 
 
 @pytest.mark.usefixtures("client")
