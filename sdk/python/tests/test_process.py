@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any, Callable, Set
 
 import pytest
-from conftest import children
+from conftest import POLICY, children, start_service
 
 import belljar
 
@@ -124,6 +127,109 @@ def test_a_fork_has_an_engine_of_its_own() -> None:
         assert sandbox.run("x").value == 5
         assert is_gone(theirs)
     belljar.close()
+
+
+def sockets() -> Set[str]:
+    """The sockets of this process."""
+    found: Set[str] = set()
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            found.add(os.readlink(f"/proc/self/fd/{entry}"))
+        except OSError:
+            pass  # the directory's own
+    return {one for one in found if one.startswith("socket:")}
+
+
+def in_a_fork(work: Callable[[], object]) -> Any:
+    """What that gives in a fork of this process; text if it raises."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            told: object = work()
+        except BaseException as error:
+            told = repr(error)
+        os.write(writing, json.dumps(told).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as answers:
+        answer = answers.read()
+    os.waitpid(child, 0)
+    return json.loads(answer)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_fork_uses_no_socket_of_its_parent(remote: bool, service: str) -> None:
+    before = sockets()
+    with belljar.connect(service if remote else None, default=False) as client:
+        belljar.run("1", client=client)
+        asyncio.run(belljar.run_async("1", client=client)).check()
+        with belljar.Sandbox(client=client) as sandbox:
+            sandbox.run("x = 5").check()
+            mine = sockets() - before
+            assert len(mine) >= 3, "one that waits, one that is awaited, and the sandbox's"
+
+            def work() -> object:
+                inherited = sockets() & mine
+                value = belljar.run("6 * 7", client=client).value
+                theirs = sockets() & mine
+                client.close()
+                return [len(inherited), value, len(theirs)]
+
+            assert in_a_fork(work) == [0, 42, 0]
+            assert sockets() >= mine and sandbox.run("x").value == 5
+            assert belljar.run("6 * 7", client=client).value == 42
+
+
+def test_a_forgotten_sandbox_waits_for_nobody(tmp_path: Path) -> None:
+    """Not for a service that is stuck: whoever asks for something next ends it."""
+    process, url = start_service(tmp_path)
+    try:
+        with belljar.connect(url, default=False) as client:
+            kept = [belljar.Sandbox(client=client)]
+            kept[0].run("1").check()
+            process.send_signal(signal.SIGSTOP)
+            forgetting = threading.Thread(target=kept.clear, daemon=True)
+            forgetting.start()
+            forgetting.join(20)
+            assert not forgetting.is_alive() and len(client.forgotten) == 1
+            process.send_signal(signal.SIGCONT)
+            assert client.call("GET", "/v1/sessions") == {"sessions": []}
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit()", "os.kill(os.getpid(), signal.SIGINT)"])
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_process_ends_soon_although_a_map_is_under_way(
+    remote: bool, end: str, service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if remote:
+        with belljar.connect(service, default=False) as client:
+            client.call("PUT", "/v1/policies/tests", POLICY)
+        monkeypatch.setenv("BELLJAR_URL", service)
+    text = f"""
+import belljar, os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+codes = ["1", *["import time; time.sleep(100)"] * 8]
+results = belljar.map(codes, concurrency=4, policy={"tests" if remote else None!r})
+assert next(results).value == 1
+time.sleep(0.5)
+print("one", flush=True)
+{end}
+"""
+    process = script(text)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "one\n"
+    began = time.monotonic()
+    try:
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert time.monotonic() - began < 30
+    assert "Exception ignored" not in told and ("kill" in end or told == "")
 
 
 def test_a_thousand_sandboxes_leave_nothing() -> None:

@@ -422,7 +422,7 @@ def test_ctrl_c_in_the_middle_of_a_large_message(sandbox: Sandbox) -> None:
         sandbox.run(
             "try:\n    while True: print('\u04411' * (1 << 20))\nexcept KeyboardInterrupt: pass\nwhile True: pass"
         )
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert sandbox.run("1 + 1").value == 2
 
 
