@@ -8,15 +8,16 @@ use serde::Serialize;
 use crate::control::Control;
 use crate::environment::{Environment, EnvironmentName};
 use crate::language::{Language, Recipe};
-use crate::status::{IsolationLevel, NetworkPolicy};
+use crate::status::{IsolationLevel, NetworkPolicy, ProviderName};
 
 /// What a provider offers. The guard plans with this and nothing else.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capabilities {
-    /// The provider's name.
-    pub provider: &'static str,
+    pub provider: ProviderName,
     pub isolation: IsolationLevel,
     pub controls: BTreeMap<Control, Support>,
+    /// Those without which its wall is none: always required.
+    pub essential: BTreeSet<Control>,
     pub networks: BTreeSet<NetworkPolicy>,
     /// Languages that were looked for, and what was found.
     pub languages: BTreeMap<Language, Toolchain>,

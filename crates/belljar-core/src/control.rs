@@ -36,6 +36,8 @@ words! {
         CpuCgroup = "cpu-cgroup",
         /// Processes bounded by themselves, threads aside.
         ProcessCount = "process-count",
+        /// System calls are served by a kernel of its own, not by the machine's.
+        OwnKernel = "own-kernel",
     }
 }
 
@@ -66,25 +68,8 @@ impl Control {
             Self::PidsCgroup => "tasks are bounded by a resource limit per user instead",
             Self::CpuCgroup => "a share of the CPU cannot be enforced; CPU time still is",
             Self::ProcessCount => "processes are bounded together with threads, less exactly",
+            Self::OwnKernel => "the guest speaks to the machine's own kernel, through the filter",
         }
-    }
-
-    /// The controls without which the native wall is none: always required.
-    pub const fn is_essential(self) -> bool {
-        matches!(
-            self,
-            Self::UserNamespace
-                | Self::MountNamespace
-                | Self::PidNamespace
-                | Self::NetworkNamespace
-                | Self::IpcNamespace
-                | Self::UtsNamespace
-                | Self::PrivateRoot
-                | Self::NoCapabilities
-                | Self::NoNewPrivileges
-                | Self::Seccomp
-                | Self::Rlimits
-        )
     }
 }
 

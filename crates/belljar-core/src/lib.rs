@@ -53,7 +53,7 @@ pub use receipt::Receipt;
 pub use record::Record;
 pub use request::{Request, Source};
 pub use session::{SessionRules, SessionWishes};
-pub use status::{IsolationLevel, NetworkPolicy, SandboxStatus};
+pub use status::{IsolationLevel, NetworkPolicy, ProviderName, SandboxStatus};
 pub use units::{Bytes, Seconds};
 pub use value::{FromValue, Value};
 pub use verdict::{Comparison, Verdict};

@@ -13,7 +13,7 @@ use crate::mount::Mount;
 use crate::path::GuestPath;
 use crate::request::{Caller, FileIn, Stdin, Workspace};
 use crate::session::SessionRules;
-use crate::status::{IsolationLevel, NetworkPolicy};
+use crate::status::{IsolationLevel, NetworkPolicy, ProviderName};
 
 /// The guest's work directory.
 pub const WORK_DIR: &str = "/workspace";
@@ -31,6 +31,8 @@ pub const WORK_DIR: &str = "/workspace";
 pub struct Plan {
     pub(crate) policy_id: String,
     pub(crate) policy_hash: String,
+    pub(crate) provider: ProviderName,
+    pub(crate) image: Option<String>,
     pub(crate) isolation: IsolationLevel,
     pub(crate) language: Option<Language>,
     pub(crate) code_hash: String,
@@ -132,6 +134,14 @@ impl Plan {
     }
     pub fn policy_hash(&self) -> &str {
         &self.policy_hash
+    }
+    /// The wall that it was planned for.
+    pub const fn provider(&self) -> ProviderName {
+        self.provider
+    }
+    /// The image that its sandbox is made of, where one was named.
+    pub fn image(&self) -> Option<&str> {
+        self.image.as_deref()
     }
     pub const fn isolation(&self) -> IsolationLevel {
         self.isolation

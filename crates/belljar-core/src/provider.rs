@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use crate::capabilities::Capabilities;
 use crate::control::Control;
+use crate::guard::Missing;
 use crate::language::Language;
 use crate::limits::Limits;
 use crate::outcome::{Captured, CollectedFile, Usage};
@@ -18,6 +21,7 @@ use crate::path::GuestPath;
 use crate::plan::{Plan, Stage};
 use crate::receipt::Receipt;
 use crate::request::FileIn;
+use crate::status::ProviderName;
 use crate::weight::Weight;
 
 /// A future that can be sent and stored.
@@ -25,8 +29,25 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A wall: makes sandboxes out of plans.
 pub trait Provider: Send + Sync + Debug {
+    fn name(&self) -> ProviderName;
+
+    /// Whether it is there, and in which version. Quick: what takes time was found out before.
+    fn presence(&self) -> Result<String, Missing> {
+        Ok(String::new())
+    }
+
     /// What this machine gives. Looks only for the languages in `languages`, since looking costs time.
     fn capabilities(&self, languages: &[Language]) -> Capabilities;
+
+    /// The same for sandboxes of an image, where it has images. What is not there is fetched, and that may take long.
+    fn capabilities_of(
+        &self,
+        image: Option<&str>,
+        languages: &[Language],
+    ) -> Result<Capabilities, ProviderError> {
+        let _ = image;
+        Ok(self.capabilities(languages))
+    }
 
     /// The same for people who want to know: every language with its version, and the controls tried
     /// out for real. Takes its time.
@@ -128,8 +149,47 @@ pub trait Interpreting: Send + Debug {
     /// Ends the interpreter and every other process; true if the files are still there.
     fn stop(&mut self) -> BoxFuture<'_, bool>;
 
-    /// A handle of the work directory, for the files of a sandbox that is alive.
-    fn work_dir(&self) -> Option<std::os::fd::BorrowedFd<'_>>;
+    /// The work directory's files, for those who read them while a guest runs.
+    fn files(&self) -> Option<WorkFiles>;
+}
+
+/// The files of a sandbox that is alive.
+#[derive(Clone, Debug)]
+pub enum WorkFiles {
+    /// A handle of the work directory.
+    Directory(Arc<OwnedFd>),
+    /// Somebody inside who is asked.
+    Asked(Arc<dyn Filing>),
+}
+
+/// Files of a work directory that is not to be seen from outside. Whoever answers follows no link and leaves nothing. All of it
+/// blocks until there is an answer.
+pub trait Filing: Send + Sync + Debug {
+    /// A regular file.
+    fn read(&self, path: &GuestPath) -> io::Result<ReadFile>;
+
+    /// What is in the directory of that path, itself alone; an empty path is the work directory.
+    fn list(&self, path: &[u8]) -> io::Result<Vec<Listed>>;
+
+    /// Removes a file, or a directory with everything below it.
+    fn remove(&self, path: &GuestPath) -> io::Result<()>;
+}
+
+/// A file that was read: a copy of it, which nobody else has.
+#[derive(Debug)]
+pub struct ReadFile {
+    pub file: File,
+    pub size: u64,
+    pub executable: bool,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub name: Vec<u8>,
+    /// Its type and permissions, as `stat` has them.
+    pub mode: u32,
+    pub size: u64,
 }
 
 /// What a stage is connected to.
@@ -246,4 +306,14 @@ pub enum ProviderError {
     Setup { step: String, source: std::io::Error },
     #[error("the launcher or init broke the protocol: {0}")]
     Protocol(String),
+    /// The image that a request names cannot be had, or cannot be used.
+    #[error("image `{image}`: {why}")]
+    Image { image: String, why: String, fix: String },
+    /// The engine that a provider works through.
+    #[error("{engine}: {why}")]
+    Engine {
+        engine: String,
+        why: String,
+        fix: String,
+    },
 }

@@ -11,7 +11,7 @@ use crate::limits::LimitOverrides;
 use crate::mount::Mount;
 use crate::path::GuestPath;
 use crate::session::SessionWishes;
-use crate::status::NetworkPolicy;
+use crate::status::{NetworkPolicy, ProviderName};
 
 /// One wish: what to run, with what, and who is asking.
 #[derive(Clone, Debug)]
@@ -25,6 +25,10 @@ pub struct Request {
     /// Files wanted back afterwards.
     pub outputs: Vec<GuestPath>,
     pub mounts: Vec<Mount>,
+    /// The wall to run behind; unset: what the policy prefers.
+    pub provider: Option<ProviderName>,
+    /// The image to make the sandbox of, where the wall has images.
+    pub image: Option<String>,
     /// The packages to run with; unset: `host`, what the machine itself has.
     pub environment: Option<EnvironmentName>,
     /// Unset: what the policy gives.
@@ -111,6 +115,8 @@ impl Request {
             files: BTreeMap::new(),
             outputs: Vec::new(),
             mounts: Vec::new(),
+            provider: None,
+            image: None,
             environment: None,
             network: None,
             limits: LimitOverrides::default(),

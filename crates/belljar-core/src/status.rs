@@ -77,6 +77,36 @@ words! {
 }
 
 words! {
+    /// A wall by its name, weakest first.
+    ProviderName {
+        /// None at all: code that is trusted.
+        Venv = "venv",
+        /// Namespaces and filters of the machine's own kernel.
+        Native = "native",
+        /// Containers of Docker or Podman.
+        Docker = "docker",
+        /// A kernel of its own in user space.
+        Gvisor = "gvisor",
+    }
+}
+
+impl ProviderName {
+    /// How strong its wall is.
+    pub const fn isolation(self) -> IsolationLevel {
+        match self {
+            Self::Venv => IsolationLevel::None,
+            Self::Native => IsolationLevel::Process,
+            Self::Docker | Self::Gvisor => IsolationLevel::Container,
+        }
+    }
+
+    /// Whether its sandboxes can be made of an image.
+    pub const fn has_images(self) -> bool {
+        matches!(self, Self::Docker)
+    }
+}
+
+words! {
     /// What of the network a guest may reach, least first.
     NetworkPolicy {
         /// An empty network namespace.

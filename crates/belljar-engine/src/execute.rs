@@ -4,18 +4,21 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use belljar_core::guard::Missing;
 use belljar_core::provider::{BoxFuture, OutputSink, Provider, ProviderError, Sandbox, StageStdin};
 use belljar_core::request::Stdin;
-use belljar_core::{Denial, DenialCode, Environment, Outcome, Plan, Policy, Record, Request, Weight, guard};
+use belljar_core::{
+    Denial, DenialCode, Environment, Outcome, Plan, Policy, ProviderName, Record, Request, Weight, guard,
+};
 
 use crate::environment::{EnvironmentError, Environments, Lease};
 use crate::ident::fresh_id;
 use crate::live::LiveSandbox;
 
-/// Runs requests. Cheap to clone; all clones share one provider.
+/// Runs requests. Cheap to clone; all clones share their providers.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    provider: Arc<dyn Provider>,
+    providers: Arc<[Arc<dyn Provider>]>,
     environments: Option<Environments>,
 }
 
@@ -91,9 +94,15 @@ pub enum EngineError {
 }
 
 impl Engine {
+    /// An engine with one wall.
     pub fn new(provider: Arc<dyn Provider>) -> Self {
+        Self::with_providers([provider])
+    }
+
+    /// An engine with several walls; which one serves a request its policy says. The first is the usual one.
+    pub fn with_providers(providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Self {
         Self {
-            provider,
+            providers: providers.into_iter().collect(),
             environments: None,
         }
     }
@@ -113,8 +122,45 @@ impl Engine {
         }
     }
 
-    pub fn provider(&self) -> &dyn Provider {
-        &*self.provider
+    /// All its walls.
+    pub fn providers(&self) -> impl Iterator<Item = &dyn Provider> {
+        self.providers.iter().map(|provider| &**provider)
+    }
+
+    /// The wall that serves whoever asks for nothing in particular.
+    pub fn usual_provider(&self) -> Option<&dyn Provider> {
+        self.providers().next()
+    }
+
+    /// Starts in the background what the first sandbox would otherwise wait for.
+    pub fn warm_up(&self) {
+        if let Some(provider) = self.usual_provider() {
+            provider.warm_up();
+        }
+    }
+
+    /// The wall of that name, where this engine has it.
+    pub fn provider(&self, name: ProviderName) -> Option<&dyn Provider> {
+        self.providers().find(|provider| provider.name() == name)
+    }
+
+    /// The wall that serves a request: the first of those that its policy allows that is there.
+    fn choose(&self, policy: &Policy, request: &Request) -> Result<&dyn Provider, Denial> {
+        let mut missing = Vec::new();
+        for name in guard::candidates(policy, request)? {
+            let why = match self.provider(name) {
+                Some(provider) => match provider.presence() {
+                    Ok(_) => return Ok(provider),
+                    Err(why) => why,
+                },
+                None => Missing {
+                    why: "this engine was made without it".to_owned(),
+                    fix: String::new(),
+                },
+            };
+            missing.push((name, why));
+        }
+        Err(guard::none_present(policy, &missing))
     }
 
     /// The plan that the guard makes of a request, without running it.
@@ -162,7 +208,12 @@ impl Engine {
                     .is_none_or(|found| found.language != *language)
             })
             .collect();
-        let mut capabilities = self.provider.capabilities(&languages);
+        let provider = self
+            .choose(policy, request)
+            .map_err(|denial| denied(policy, request, denial))?;
+        let mut capabilities = provider
+            .capabilities_of(request.image.as_deref(), &languages)
+            .map_err(|error| refused(policy, request, error))?;
         capabilities.environments = environment
             .into_iter()
             .map(|found| (found.name.clone(), found))
@@ -175,12 +226,16 @@ impl Engine {
     pub fn prepare(&self, policy: &Policy, request: &Request) -> Result<(), EngineError> {
         // Held until they stand, which is when they no longer need the way to it.
         let (plan, _lease) = self.plan_and_hold(policy, request)?;
-        Ok(self.provider.prepare(&plan)?)
+        self.serving(&plan)?
+            .prepare(&plan)
+            .map_err(|error| refused(policy, request, error))
     }
 
     /// The processor time that all sandboxes have used so far, where that is counted. It begins anew now and then.
     pub fn cpu_used(&self) -> Option<Duration> {
-        self.provider.cpu_used()
+        self.providers()
+            .filter_map(|provider| provider.cpu_used())
+            .reduce(|all, one| all + one)
     }
 
     /// What [`Engine::execute_planned`] takes: the plan that the guard makes of a request, with the policy as it is now,
@@ -268,21 +323,37 @@ impl Engine {
         request: &Request,
         plan: Arc<Plan>,
     ) -> Result<Box<dyn Sandbox>, EngineError> {
-        match self.provider.open(fresh_id("bj"), plan).await {
-            Ok(sandbox) => Ok(sandbox),
-            Err(ProviderError::ControlMissing { control, why, fix }) => {
-                let denial = Denial::new(
-                    DenialCode::ControlUnavailable,
-                    format!("controls.{control}"),
-                    control.word(),
-                    format!("{control} is required and this machine lacks it: {why}"),
-                    fix,
-                );
-                Err(denied(policy, request, denial))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let opened = self.serving(&plan)?.open(fresh_id("bj"), plan).await;
+        opened.map_err(|error| refused(policy, request, error))
     }
+
+    /// The wall that a plan was made for.
+    fn serving(&self, plan: &Plan) -> Result<&dyn Provider, ProviderError> {
+        self.provider(plan.provider())
+            .ok_or_else(|| ProviderError::Protocol("a plan for another engine".to_owned()))
+    }
+}
+
+/// What a provider could not do for lack of something that was asked for is a denial.
+fn refused(policy: &Policy, request: &Request, error: ProviderError) -> EngineError {
+    let denial = match error {
+        ProviderError::ControlMissing { control, why, fix } => Denial::new(
+            DenialCode::ControlUnavailable,
+            format!("controls.{control}"),
+            control.word(),
+            format!("{control} is required and this machine lacks it: {why}"),
+            fix,
+        ),
+        ProviderError::Image { image, why, fix } => Denial::new(
+            DenialCode::ImageUnavailable,
+            "image",
+            &image,
+            format!("the image `{image}` cannot be used: {why}"),
+            fix,
+        ),
+        error => return error.into(),
+    };
+    denied(policy, request, denial)
 }
 
 async fn run_to_end(mut sandbox: LiveSandbox, io: ExecuteIo<'_>) -> Result<Execution, EngineError> {

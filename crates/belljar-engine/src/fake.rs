@@ -1,18 +1,21 @@
 //! For the tests of this crate: a machine that has everything.
 
-use belljar_core::{Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Support, Toolchain};
+use belljar_core::{
+    Capabilities, Control, IsolationLevel, Language, NetworkPolicy, ProviderName, Support, Toolchain,
+};
 
 pub(crate) fn capabilities(languages: &[Language]) -> Capabilities {
     let present = Support::Present {
         detail: String::new(),
     };
     Capabilities {
-        provider: "fake",
+        provider: ProviderName::Native,
         isolation: IsolationLevel::Process,
         controls: Control::ALL
             .iter()
             .map(|control| (*control, present.clone()))
             .collect(),
+        essential: Default::default(),
         networks: [NetworkPolicy::None].into(),
         languages: languages
             .iter()

@@ -22,6 +22,7 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use belljar_core::provider::WorkFiles;
 use belljar_core::request::FileIn;
 use belljar_core::session::is_identifier;
 use belljar_core::{Bytes, GuestPath, LimitOverrides, Policy, Request, Value, Weight};
@@ -272,17 +273,17 @@ impl Session {
 
     /// Opens a regular file of the work directory for reading, in pieces of any size.
     pub fn get(&self, path: &GuestPath) -> Result<FileReader, SessionError> {
-        Ok(files::open(&*self.directory()?, path)?)
+        Ok(files::open(&self.work_files()?, path)?)
     }
 
     /// Everything in the work directory, or below `path`, at most 10,000 entries.
     pub fn list(&self, path: Option<&GuestPath>) -> Result<Vec<FileEntry>, SessionError> {
-        Ok(files::list(&*self.directory()?, path)?)
+        Ok(files::list(&self.work_files()?, path)?)
     }
 
     /// Removes a file, or a directory with everything in it.
     pub fn delete(&self, path: &GuestPath) -> Result<(), SessionError> {
-        Ok(files::delete(&*self.directory()?, path)?)
+        Ok(files::delete(&self.work_files()?, path)?)
     }
 
     /// Whether it has ended, by whatever.
@@ -314,9 +315,9 @@ impl Session {
         done.await.unwrap_or(Ok(()))
     }
 
-    fn directory(&self) -> Result<Arc<std::os::fd::OwnedFd>, SessionError> {
+    fn work_files(&self) -> Result<WorkFiles, SessionError> {
         self.shared.touch();
-        self.shared.directory().ok_or_else(|| self.shared.why_over())
+        self.shared.files().ok_or_else(|| self.shared.why_over())
     }
 
     async fn tell(&self, command: Command) -> Result<(), SessionError> {

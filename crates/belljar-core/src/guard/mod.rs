@@ -5,6 +5,7 @@
 //! first what the machine cannot give, then what the policy forbids, then what is malformed, and
 //! last whether somebody has to approve it.
 
+mod choice;
 mod limits;
 mod session;
 mod stages;
@@ -32,6 +33,8 @@ use crate::status::NetworkPolicy;
 const MOST_ITEMS: usize = 10_000;
 /// The longest single argument or variable the kernel takes (`MAX_ARG_STRLEN`, less its end).
 const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
+
+pub use choice::{Missing, candidates, none_present};
 
 /// Checks `request` against `policy` on a machine with `capabilities`.
 pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) -> Result<Plan, Denial> {
@@ -61,6 +64,8 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     Ok(Plan {
         policy_id: policy.policy_id.clone(),
         policy_hash: policy.hash(),
+        provider: capabilities.provider,
+        image: request.image.clone(),
         isolation: capabilities.isolation,
         language: request.language(),
         code_hash: code_hash(&request.code_bytes()),
@@ -97,8 +102,20 @@ pub fn check_command(policy: &Policy, argv: &[String]) -> Result<(), Denial> {
 
 /// R12. It comes last: nobody is asked to approve what could not run anyway.
 fn check_approval(policy: &Policy, request: &Request) -> Result<(), Denial> {
-    if !policy.require_approval || request.approved {
+    if !policy.needs_approval() || request.approved {
         return Ok(());
+    }
+    if !policy.require_approval {
+        return Err(Denial::new(
+            DenialCode::ApprovalRequired,
+            "providers",
+            "venv",
+            format!(
+                "policy `{}` lets code run without any wall, and nobody has said yes to this code",
+                policy.policy_id
+            ),
+            "have it approved, or take \"venv\" out of providers in the policy",
+        ));
     }
     Err(Denial::new(
         DenialCode::ApprovalRequired,
@@ -141,7 +158,8 @@ fn check_controls(
     let mut required = BTreeSet::new();
     for control in Control::ALL {
         let asked = request.controls.get(control) == Some(&Demand::Require);
-        if !asked && policy.demand(*control) == Demand::Prefer {
+        let essential = capabilities.essential.contains(control);
+        if !asked && !essential && policy.demand(*control) == Demand::Prefer {
             continue;
         }
         required.insert(*control);
@@ -157,7 +175,7 @@ fn check_controls(
         let in_policy = format!("set {control} = \"prefer\" in the policy's [controls]");
         let in_request = format!("do not require {control} in the request");
         let fix = match (asked, policy.demand(*control)) {
-            _ if control.is_essential() => fix,
+            _ if essential => fix,
             (false, _) => format!("{fix}; or {in_policy}"),
             (true, Demand::Prefer) => format!("{fix}; or {in_request}"),
             (true, Demand::Require) => format!("{fix}; or {in_policy} and {in_request}"),

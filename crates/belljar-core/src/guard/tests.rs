@@ -9,12 +9,27 @@ use crate::capabilities::{Capabilities, Support, Toolchain};
 use crate::control::Control;
 use crate::denial::Denial;
 use crate::environment::Environment;
-use crate::guard::check;
+use crate::guard::{Missing, candidates, check, none_present};
 use crate::language::Language;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::request::Request;
-use crate::status::{IsolationLevel, NetworkPolicy};
+use crate::status::{IsolationLevel, NetworkPolicy, ProviderName};
+
+/// Those of the native wall.
+const ESSENTIAL: [Control; 11] = [
+    Control::UserNamespace,
+    Control::MountNamespace,
+    Control::PidNamespace,
+    Control::NetworkNamespace,
+    Control::IpcNamespace,
+    Control::UtsNamespace,
+    Control::PrivateRoot,
+    Control::NoCapabilities,
+    Control::NoNewPrivileges,
+    Control::Seccomp,
+    Control::Rlimits,
+];
 
 /// The three things the guard looks at. Starts good; a test spoils one of them.
 struct World {
@@ -28,9 +43,10 @@ impl World {
         Self {
             policy: Policy::builtin("standard").unwrap(),
             capabilities: Capabilities {
-                provider: "native",
+                provider: ProviderName::Native,
                 isolation: IsolationLevel::Process,
                 controls: Control::ALL.iter().map(|control| (*control, present())).collect(),
+                essential: ESSENTIAL.into(),
                 networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
                 languages: [Language::Python, Language::C, Language::Bash]
                     .map(|language| (language, toolchain(language)))
@@ -41,7 +57,20 @@ impl World {
         }
     }
 
+    /// As the engine does it: the first of the candidates is there.
     fn check(&self) -> Result<Plan, Denial> {
+        let candidates = candidates(&self.policy, &self.request)?;
+        if !candidates.contains(&self.capabilities.provider) {
+            let missing = Missing {
+                why: "no engine answers".to_owned(),
+                fix: "install one".to_owned(),
+            };
+            let missing: Vec<_> = candidates
+                .into_iter()
+                .map(|name| (name, missing.clone()))
+                .collect();
+            return Err(none_present(&self.policy, &missing));
+        }
         check(&self.policy, &self.capabilities, &self.request)
     }
 }

@@ -18,7 +18,7 @@ use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
 use crate::quota::Quotas;
 use crate::session::SessionRules;
-use crate::status::{IsolationLevel, NetworkPolicy};
+use crate::status::{IsolationLevel, NetworkPolicy, ProviderName};
 use crate::units::{Bytes, Seconds};
 
 /// What a run may do. Serialises to the fifteen fields of document 000 (R3) and ours after them.
@@ -27,6 +27,10 @@ pub struct Policy {
     pub policy_id: String,
     pub name: String,
     pub isolation_level: IsolationLevel,
+    /// Walls to try, first come first; empty: the weakest that is strong enough, and of its level the strongest.
+    pub providers: Vec<ProviderName>,
+    /// Images that may be named, a `*` at the end standing for anything; empty means any.
+    pub allowed_images: Vec<String>,
     pub network: NetworkPolicy,
     pub limits: Limits,
     /// What sessions may do, their host tools and their imports.
@@ -58,6 +62,8 @@ impl Policy {
             policy_id: policy_id.to_owned(),
             name: name.to_owned(),
             isolation_level: IsolationLevel::Process,
+            providers: Vec::new(),
+            allowed_images: Vec::new(),
             network: NetworkPolicy::None,
             limits,
             session: SessionRules::default(),
@@ -84,11 +90,13 @@ impl Policy {
         }
     }
 
-    /// How much this policy insists on `control`.
+    /// Whether somebody has to say yes to every run (R12, and R37 where there may be no wall).
+    pub fn needs_approval(&self) -> bool {
+        self.require_approval || self.providers.contains(&ProviderName::Venv)
+    }
+
+    /// How much this policy insists on `control`; a provider's essential ones are required anyway.
     pub fn demand(&self, control: Control) -> Demand {
-        if control.is_essential() {
-            return Demand::Require;
-        }
         self.controls.get(&control).copied().unwrap_or(Demand::Prefer)
     }
 
@@ -153,6 +161,8 @@ struct Flat<'a> {
     allowed_commands: &'a [String],
     allowed_mounts: Vec<String>,
     allowed_environments: &'a BTreeSet<EnvironmentName>,
+    providers: &'a [ProviderName],
+    allowed_images: &'a [String],
     controls: &'a BTreeMap<Control, Demand>,
 }
 
@@ -204,6 +214,8 @@ impl Serialize for Policy {
             allowed_commands: &self.allowed_commands,
             allowed_mounts: self.allowed_mounts.iter().map(Mount::to_string).collect(),
             allowed_environments: &self.allowed_environments,
+            providers: &self.providers,
+            allowed_images: &self.allowed_images,
             controls: &self.controls,
         }
         .serialize(serializer)

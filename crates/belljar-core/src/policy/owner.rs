@@ -5,7 +5,7 @@ use crate::language::Language;
 use crate::limits::{LimitError, LimitNumbers, Limits};
 use crate::request::Request;
 use crate::session::SessionRules;
-use crate::status::NetworkPolicy;
+use crate::status::{NetworkPolicy, ProviderName};
 use crate::units::{Bytes, Seconds};
 
 /// R21: without a policy that says more, no run may take longer.
@@ -38,6 +38,15 @@ impl Policy {
         widen_derived(&mut numbers, request);
         policy.limits = Limits::new(&numbers)?;
         widen_session(&mut policy.session, request);
+        if let Some(provider) = request.provider {
+            policy.providers = vec![provider];
+            policy.isolation_level = policy.isolation_level.min(provider.isolation());
+            if provider == ProviderName::Venv {
+                // Without a wall it has the host's; what it has is said, not what is wished.
+                policy.network = NetworkPolicy::Full;
+                policy.allow_network = true;
+            }
+        }
         policy.allowed_languages = Language::ALL.iter().copied().collect();
         policy.allowed_mounts.clone_from(&request.mounts);
         if let Some(network) = request.network.filter(|network| *network != NetworkPolicy::None) {

@@ -16,7 +16,7 @@ use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
 use crate::quota::Quotas;
 use crate::session::{self, MOST_CONCURRENT_TOOLS, MOST_TOOL_CALLS, SessionRules};
-use crate::status::{IsolationLevel, NetworkPolicy};
+use crate::status::{IsolationLevel, NetworkPolicy, ProviderName};
 use crate::units::{Bytes, Seconds};
 
 /// What is wrong with a policy file, and where.
@@ -69,6 +69,8 @@ struct PolicyFile {
     allowed_commands: Option<Vec<String>>,
     allowed_mounts: Option<Vec<Spanned<String>>>,
     allowed_environments: Option<Vec<Spanned<String>>>,
+    providers: Option<Vec<Spanned<String>>>,
+    allowed_images: Option<Vec<Spanned<String>>>,
     controls: Option<BTreeMap<Spanned<String>, Spanned<String>>>,
 }
 
@@ -155,6 +157,7 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
             })
             .collect::<Result<_, _>>()?;
     }
+    read_providers(&read, &mut policy, place)?;
     read_quotas(&read, &mut policy.quotas, place)?;
     read_session(&read, &mut policy.session, place)?;
     policy.allow_network = read.allow_network.unwrap_or(policy.allow_network);
@@ -192,6 +195,44 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
             .insert(control, place.word::<Demand>(demand, control.word())?);
     }
     Ok(policy)
+}
+
+fn read_providers(read: &PolicyFile, policy: &mut Policy, place: &Place<'_>) -> Result<(), PolicyFileError> {
+    if let Some(names) = &read.providers {
+        policy.providers = names
+            .iter()
+            .map(|name| place.word::<ProviderName>(name, "providers"))
+            .collect::<Result<_, _>>()?;
+        let too_weak = names.iter().zip(&policy.providers);
+        for (name, provider) in too_weak {
+            if provider.isolation() < policy.isolation_level {
+                let message = format!(
+                    "`{provider}` gives {} isolation, which is less than isolation_level = \"{}\"",
+                    provider.isolation(),
+                    policy.isolation_level
+                );
+                return Err(place.field(name, "providers", message));
+            }
+        }
+    }
+    if let Some(images) = &read.allowed_images {
+        for image in images {
+            let plain = |c: char| c.is_ascii_graphic();
+            let star = image.get_ref().find('*');
+            if image.get_ref().is_empty()
+                || !image.get_ref().chars().all(plain)
+                || star.is_some_and(|at| at + 1 != image.get_ref().len())
+            {
+                let message = format!(
+                    "`{}` is no image's name; a `*` may only stand at the end",
+                    image.get_ref().escape_default()
+                );
+                return Err(place.field(image, "allowed_images", message));
+            }
+        }
+        policy.allowed_images = images.iter().map(|image| image.get_ref().clone()).collect();
+    }
+    Ok(())
 }
 
 fn read_quotas(read: &PolicyFile, quotas: &mut Quotas, place: &Place<'_>) -> Result<(), PolicyFileError> {

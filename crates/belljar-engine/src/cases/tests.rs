@@ -11,8 +11,8 @@ use belljar_core::provider::{
 };
 use belljar_core::request::FileIn;
 use belljar_core::{
-    Captured, Comparison, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, Policy, Receipt, Request,
-    SandboxStatus, Stage, StageKind, Usage, Verdict,
+    Captured, Comparison, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, Policy, ProviderName,
+    Receipt, Request, SandboxStatus, Stage, StageKind, Usage, Verdict,
 };
 
 use super::{Case, CasesExecution};
@@ -36,6 +36,10 @@ struct Place {
 }
 
 impl Provider for Remembers {
+    fn name(&self) -> ProviderName {
+        ProviderName::Native
+    }
+
     fn capabilities(&self, languages: &[Language]) -> Capabilities {
         crate::fake::capabilities(languages)
     }

@@ -63,9 +63,14 @@ pub(super) fn find(
             })?)
         }
         None => {
-            let languages = engine.provider().capabilities(&[Language::Python]).languages;
-            let host = languages
-                .get(&Language::Python)
+            let host = engine.usual_provider().and_then(|provider| {
+                provider
+                    .capabilities(&[Language::Python])
+                    .languages
+                    .remove(&Language::Python)
+            });
+            let host = host
+                .as_ref()
                 .and_then(|found| found.programs.first())
                 .ok_or_else(|| EnvironmentError::NoPython {
                     wanted: "Python".to_owned(),

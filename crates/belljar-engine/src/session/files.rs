@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use belljar_core::GuestPath;
 use belljar_core::path::{MAX_DEPTH, escape_name};
+use belljar_core::provider::{Filing, Listed, WorkFiles};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
 use crate::workspace::remove;
@@ -102,9 +103,16 @@ impl Read for FileReader {
     }
 }
 
-pub(super) fn open(directory: &OwnedFd, path: &GuestPath) -> Result<FileReader, FileError> {
-    open_regular(directory.as_fd(), path.as_str())
-        .map_err(|error| FileError::new("read", path.as_str(), &error))
+pub(super) fn open(files: &WorkFiles, path: &GuestPath) -> Result<FileReader, FileError> {
+    let opened = match files {
+        WorkFiles::Directory(directory) => open_regular(directory.as_fd(), path.as_str()),
+        WorkFiles::Asked(filing) => filing.read(path).map(|read| FileReader {
+            file: read.file.take(read.size),
+            size: read.size,
+            executable: read.executable,
+        }),
+    };
+    opened.map_err(|error| FileError::new("read", path.as_str(), &error))
 }
 
 fn open_regular(directory: BorrowedFd<'_>, path: &str) -> io::Result<FileReader> {
@@ -152,21 +160,70 @@ fn below(directory: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<Ow
     )?)
 }
 
-pub(super) fn list(directory: &OwnedFd, path: Option<&GuestPath>) -> Result<Vec<FileEntry>, FileError> {
+pub(super) fn list(files: &WorkFiles, path: Option<&GuestPath>) -> Result<Vec<FileEntry>, FileError> {
     let shown = path.map_or("", GuestPath::as_str);
-    let top = match path {
-        None => below(directory.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY),
-        Some(path) => below(
-            directory.as_fd(),
-            path.as_str().as_bytes(),
-            OFlags::RDONLY | OFlags::DIRECTORY,
-        ),
-    };
-    let top = top.map_err(|error| FileError::new("list", shown, &error))?;
     let mut entries = Vec::new();
-    walk(&top, shown.as_bytes(), 0, &mut entries).map_err(|error| FileError::new("list", shown, &error))?;
+    let listed = match files {
+        WorkFiles::Directory(directory) => {
+            let top = if shown.is_empty() { "." } else { shown };
+            below(
+                directory.as_fd(),
+                top.as_bytes(),
+                OFlags::RDONLY | OFlags::DIRECTORY,
+            )
+            .and_then(|top| walk(&top, shown.as_bytes(), 0, &mut entries))
+        }
+        WorkFiles::Asked(filing) => ask(&**filing, shown.as_bytes(), &mut entries),
+    };
+    listed.map_err(|error| FileError::new("list", shown, &error))?;
     entries.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(entries)
+}
+
+/// The same by asking: what is below a directory that goes meanwhile is not there.
+fn ask(filing: &dyn Filing, top: &[u8], entries: &mut Vec<FileEntry>) -> io::Result<()> {
+    let mut left = vec![(top.to_vec(), filing.list(top)?, 0)];
+    while let Some((above, listed, depth)) = left.pop() {
+        for Listed { name, mode, size } in listed {
+            if entries.len() >= MOST_ENTRIES {
+                return Ok(());
+            }
+            let path = joined(&above, &name);
+            let entry = described(&path, mode, size);
+            let is_directory = entry.kind == EntryKind::Directory;
+            entries.push(entry);
+            if is_directory
+                && depth + 1 < MAX_DEPTH
+                && let Ok(below) = filing.list(&path)
+            {
+                left.push((path, below, depth + 1));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
+    if above.is_empty() {
+        name.to_vec()
+    } else {
+        [above, b"/", name].concat()
+    }
+}
+
+fn described(path: &[u8], mode: u32, size: u64) -> FileEntry {
+    let kind = match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        _ => EntryKind::Other,
+    };
+    let is_file = kind == EntryKind::File;
+    FileEntry {
+        path: escape_name(path),
+        kind,
+        size: if is_file { size } else { 0 },
+        executable: is_file && mode & 0o111 != 0,
+    }
 }
 
 /// Depth is bounded, so that it costs neither stack nor descriptors.
@@ -186,27 +243,15 @@ fn walk(directory: &OwnedFd, shown: &[u8], depth: usize, entries: &mut Vec<FileE
         let Ok(stat) = rustix::fs::fstat(&handle) else {
             continue;
         };
-        let path = if shown.is_empty() {
-            name.clone()
-        } else {
-            [shown, b"/", &name].concat()
-        };
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => EntryKind::File,
-            FileType::Directory => EntryKind::Directory,
-            _ => EntryKind::Other,
-        };
-        entries.push(FileEntry {
-            path: escape_name(&path),
-            kind,
-            size: if kind == EntryKind::File {
-                u64::try_from(stat.st_size).unwrap_or_default()
-            } else {
-                0
-            },
-            executable: kind == EntryKind::File && stat.st_mode & 0o111 != 0,
-        });
-        if kind == EntryKind::Directory
+        let path = joined(shown, &name);
+        let entry = described(
+            &path,
+            stat.st_mode,
+            u64::try_from(stat.st_size).unwrap_or_default(),
+        );
+        let is_directory = entry.kind == EntryKind::Directory;
+        entries.push(entry);
+        if is_directory
             && depth + 1 < MAX_DEPTH
             && let Ok(inner) = below(directory.as_fd(), &name, OFlags::RDONLY | OFlags::DIRECTORY)
         {
@@ -216,8 +261,12 @@ fn walk(directory: &OwnedFd, shown: &[u8], depth: usize, entries: &mut Vec<FileE
     Ok(())
 }
 
-pub(super) fn delete(directory: &OwnedFd, path: &GuestPath) -> Result<(), FileError> {
+pub(super) fn delete(files: &WorkFiles, path: &GuestPath) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::new("delete", path.as_str(), &error);
+    let directory = match files {
+        WorkFiles::Directory(directory) => directory,
+        WorkFiles::Asked(filing) => return filing.remove(path).map_err(failed),
+    };
     let (above, name) = path.as_str().rsplit_once('/').unwrap_or((".", path.as_str()));
     let parent = below(
         directory.as_fd(),

@@ -27,10 +27,8 @@ impl Keeper {
         }
         if self.sandbox.is_none() {
             self.raise().await?;
-            let directory = interpreting(&mut self.sandbox)
-                .and_then(|interpreting| interpreting.work_dir())
-                .and_then(|directory| directory.try_clone_to_owned().ok());
-            self.shared.set_directory(directory);
+            let files = interpreting(&mut self.sandbox).and_then(|interpreting| interpreting.files());
+            self.shared.set_files(files);
         }
         if self.programs {
             return Ok(());
@@ -39,7 +37,7 @@ impl Keeper {
         if started.is_err() {
             // Whatever is left of it is of no use.
             self.sandbox = None;
-            self.shared.set_directory(None);
+            self.shared.set_files(None);
         }
         started
     }
@@ -51,7 +49,7 @@ impl Keeper {
             .raise(&self.policy, &self.request, Arc::clone(&self.plan))
             .await?;
         if sandbox.interpreting().is_none() {
-            let provider = self.engine.provider().capabilities(&[]).provider;
+            let provider = self.plan.provider().word();
             return Err(SessionError::NoSessions { provider });
         }
         self.sandbox = Some(sandbox);
@@ -146,7 +144,7 @@ impl Keeper {
         let lost = if files_stay {
             StateLost::Variables
         } else {
-            self.shared.set_directory(None);
+            self.shared.set_files(None);
             if let Some(sandbox) = self.sandbox.take() {
                 // What is wrong with a sandbox that is gone is no news.
                 let _ = sandbox.close().await;

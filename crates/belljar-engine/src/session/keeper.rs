@@ -226,7 +226,7 @@ impl Keeper {
 
     /// Ends everything.
     pub(super) async fn end(&mut self, ending: Ending) -> Result<(), SessionError> {
-        self.shared.set_directory(None);
+        self.shared.set_files(None);
         self.interpreting = false;
         match self.sandbox.take() {
             Some(sandbox) => match ending {

@@ -61,7 +61,7 @@ impl Keeper {
         let is_lost = ran.as_ref().map_or(true, |outcome| !outlives(outcome));
         if is_lost {
             // Whatever ended it from outside took the sandbox with it. The next execution gets another one.
-            self.shared.set_directory(None);
+            self.shared.set_files(None);
             if let Some(sandbox) = self.sandbox.take() {
                 let _ = sandbox.close().await;
             }

@@ -1,10 +1,10 @@
 //! What a session's handles and its keeper both look at.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use belljar_core::Bytes;
+use belljar_core::provider::WorkFiles;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -14,8 +14,8 @@ use super::log::Log;
 #[derive(Debug)]
 pub(super) struct Shared {
     log: Mutex<Log>,
-    /// The work directory of the sandbox of the moment.
-    directory: Mutex<Option<Arc<OwnedFd>>>,
+    /// The files of the sandbox of the moment.
+    files: Mutex<Option<WorkFiles>>,
     expired: Mutex<Option<Expiry>>,
     last_used: Mutex<Instant>,
     executing: AtomicBool,
@@ -26,7 +26,7 @@ impl Shared {
     pub(super) fn new(output: Bytes) -> Self {
         Self {
             log: Mutex::new(Log::new(usize::try_from(output.get()).unwrap_or(usize::MAX))),
-            directory: Mutex::new(None),
+            files: Mutex::new(None),
             expired: Mutex::new(None),
             last_used: Mutex::new(Instant::now()),
             executing: AtomicBool::new(false),
@@ -38,12 +38,12 @@ impl Shared {
         held(&self.log)
     }
 
-    pub(super) fn directory(&self) -> Option<Arc<OwnedFd>> {
-        held(&self.directory).clone()
+    pub(super) fn files(&self) -> Option<WorkFiles> {
+        held(&self.files).clone()
     }
 
-    pub(super) fn set_directory(&self, directory: Option<OwnedFd>) {
-        *held(&self.directory) = directory.map(Arc::new);
+    pub(super) fn set_files(&self, files: Option<WorkFiles>) {
+        *held(&self.files) = files;
     }
 
     pub(super) fn touch(&self) {

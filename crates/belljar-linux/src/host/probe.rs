@@ -63,6 +63,22 @@ pub(crate) fn controls(cgroup: Result<(&'static str, Bounds), &NoHierarchy>) -> 
         },
     );
     found.insert(Control::ProcessCount, process_count());
+    found.insert(
+        Control::OwnKernel,
+        absent(
+            "the machine's own kernel serves it",
+            "use the gvisor provider (belljar providers)",
+        ),
+    );
+    found.extend(group_controls(cgroup));
+    found
+}
+
+/// Which limits control groups can hold here.
+pub(crate) fn group_controls(
+    cgroup: Result<(&'static str, Bounds), &NoHierarchy>,
+) -> BTreeMap<Control, Support> {
+    let mut found = BTreeMap::new();
     let (version, bounds, why) = match cgroup {
         Ok((version, bounds)) => (version, bounds, None),
         Err(none) => ("", Bounds::default(), Some(none)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::provider::BoxFuture;
-use belljar_core::{Capabilities, Language, Plan, Provider, ProviderError, Sandbox};
+use belljar_core::{Capabilities, Language, Plan, Provider, ProviderError, ProviderName, Sandbox};
 
 use super::pool::PoolSettings;
 use super::sandbox::NativeSandbox;
@@ -66,6 +66,10 @@ impl NativeProvider {
 }
 
 impl Provider for NativeProvider {
+    fn name(&self) -> ProviderName {
+        ProviderName::Native
+    }
+
     fn capabilities(&self, languages: &[Language]) -> Capabilities {
         self.shared.capabilities(languages, false)
     }

@@ -111,6 +111,7 @@ fn observe(control: Control, shared: &Shared, notes: &[Note], group: Option<&'st
                 _ => None,
             })
             .unwrap_or_else(|| Observed::absent("not reported by the sandbox")),
+        Control::OwnKernel => Observed::absent("the machine's own kernel serves it"),
         Control::ProcessCount => by_note(&Note::ProcessesCounted, "threads aside; surplus is ended"),
         Control::MemoryCgroup | Control::PidsCgroup | Control::CpuCgroup => {
             match (group, shared.controls().get(&control)) {

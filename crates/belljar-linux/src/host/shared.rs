@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use belljar_core::{
-    Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, ProviderError, Support, Toolchain,
-    Weight,
+    Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, ProviderError, ProviderName,
+    Support, Toolchain, Weight,
 };
 
 use super::bury::Undertaker;
@@ -58,6 +58,21 @@ enum LauncherState {
     Starting(JoinHandle<io::Result<Arc<Launcher>>>),
     Running(Arc<Launcher>),
 }
+
+/// The controls without which this wall is none.
+const ESSENTIAL: [Control; 11] = [
+    Control::UserNamespace,
+    Control::MountNamespace,
+    Control::PidNamespace,
+    Control::NetworkNamespace,
+    Control::IpcNamespace,
+    Control::UtsNamespace,
+    Control::PrivateRoot,
+    Control::NoCapabilities,
+    Control::NoNewPrivileges,
+    Control::Seccomp,
+    Control::Rlimits,
+];
 
 impl Drop for Shared {
     fn drop(&mut self) {
@@ -246,9 +261,10 @@ impl Shared {
 
     pub(crate) fn capabilities(&self, languages: &[Language], with_versions: bool) -> Capabilities {
         Capabilities {
-            provider: "native",
+            provider: ProviderName::Native,
             isolation: IsolationLevel::Process,
             controls: self.controls().clone(),
+            essential: ESSENTIAL.into(),
             networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
             languages: languages
                 .iter()

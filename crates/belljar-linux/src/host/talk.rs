@@ -1,8 +1,11 @@
 //! A sandbox whose interpreter stays: starting it, hearing it, ending it.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
-use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, NoSink, OutputSink, StageStdin};
+use belljar_core::provider::{
+    BoxFuture, Ended, Heard, Interpreting, NoSink, OutputSink, StageStdin, WorkFiles,
+};
 use belljar_core::{Limits, ProviderError, Stage, Usage};
 
 use super::channel::Channel;
@@ -185,7 +188,8 @@ impl Interpreting for NativeSandbox {
         Box::pin(self.stop_interpreter())
     }
 
-    fn work_dir(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.shell.work_dir.as_fd())
+    fn files(&self) -> Option<WorkFiles> {
+        let directory = self.shell.work_dir.try_clone().ok()?;
+        Some(WorkFiles::Directory(Arc::new(directory)))
     }
 }

@@ -63,7 +63,13 @@ pub(super) async fn capabilities(
 ) -> Result<Json<Value>, Failed> {
     let engine = shared.service.engine().clone();
     // Looking for languages starts their programs.
-    let looking = tokio::task::spawn_blocking(move || json!(engine.provider().capabilities(Language::ALL)));
+    let looking = tokio::task::spawn_blocking(move || {
+        json!(
+            engine
+                .usual_provider()
+                .map(|provider| provider.capabilities(Language::ALL))
+        )
+    });
     let found = looking
         .await
         .map_err(|_| ServiceError::Engine("the machine could not be looked at".to_owned()))?;

@@ -33,7 +33,7 @@ fn the_plan_of_a_python_request() {
         json!({
             "policy_id": "standard",
             "policy_hash": world.policy.hash(),
-            "isolation": "process",
+            "provider": "native", "image": null, "isolation": "process",
             "language": "python",
             "code_hash": "d287bb7f9d15abdc5b6e98536263815744b6ef21c8f3c839fc434ca70d8efe99",
             "stages": [{
@@ -78,7 +78,7 @@ fn the_plan_of_a_c_request() {
         json!({
             "policy_id": "standard",
             "policy_hash": world.policy.hash(),
-            "isolation": "process",
+            "provider": "native", "image": null, "isolation": "process",
             "language": "c",
             "code_hash": "85d5d0c9e29f65e3fe6fbf25b7939530fb5b397ec258df70e9cf0068a673a45b",
             "stages": [

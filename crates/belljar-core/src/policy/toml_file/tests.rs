@@ -36,7 +36,6 @@ fn fields_are_read_and_the_rest_is_inherited() {
     assert_eq!(policy.permitted_network(), NetworkPolicy::Local);
     assert_eq!(policy.demand(Control::Landlock), Demand::Require);
     assert_eq!(policy.demand(Control::MemoryCgroup), Demand::Prefer);
-    assert_eq!(policy.demand(Control::Seccomp), Demand::Require);
 }
 
 #[test]

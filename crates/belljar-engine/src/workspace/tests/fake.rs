@@ -8,13 +8,17 @@ use belljar_core::outcome::CollectedFile;
 use belljar_core::provider::{BoxFuture, Ended, Provider, ProviderError, Sandbox, StageEnd, StageIo};
 use belljar_core::request::{Content, FileIn, Workspace};
 use belljar_core::{
-    Captured, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, Receipt, Stage, Usage,
+    Captured, GuestPath, IsolationLevel, Language, NetworkPolicy, Plan, ProviderName, Receipt, Stage, Usage,
 };
 
 #[derive(Debug)]
 pub(super) struct FakeProvider;
 
 impl Provider for FakeProvider {
+    fn name(&self) -> ProviderName {
+        ProviderName::Native
+    }
+
     fn capabilities(&self, languages: &[Language]) -> Capabilities {
         crate::fake::capabilities(languages)
     }

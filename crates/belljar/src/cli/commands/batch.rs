@@ -77,7 +77,7 @@ async fn perform(
     let batch = match is_here {
         true => {
             let engine = belljar::native_engine();
-            engine.provider().warm_up();
+            engine.warm_up();
             settings.batch.engine(&engine)
         }
         false => settings.batch,

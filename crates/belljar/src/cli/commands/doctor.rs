@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use belljar::{Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Support};
+use belljar::{Capabilities, Control, IsolationLevel, Language, NetworkPolicy, ProviderName, Support};
 use serde::Serialize;
 
 use super::super::args::DoctorArgs;
@@ -14,7 +14,11 @@ use super::super::stdout;
 const NOT_READY: u8 = 1;
 
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Problem> {
-    let capabilities = belljar::native_engine().provider().examine();
+    let engine = belljar::native_engine();
+    let Some(provider) = engine.usual_provider() else {
+        return Ok(NOT_READY);
+    };
+    let capabilities = provider.examine();
     let diagnosis = Diagnosis::of(&capabilities);
     if args.json {
         stdout::json(&diagnosis)?;
@@ -51,7 +55,7 @@ impl<'a> Diagnosis<'a> {
             .iter()
             .map(|(control, support)| Finding {
                 control: *control,
-                essential: control.is_essential(),
+                essential: capabilities.essential.contains(control),
                 effect_of_absence: control.effect_of_absence(),
                 support,
             })
@@ -60,7 +64,7 @@ impl<'a> Diagnosis<'a> {
             ready: controls
                 .iter()
                 .all(|finding| finding.support.is_present() || !finding.essential),
-            provider: capabilities.provider,
+            provider: capabilities.provider.word(),
             isolation: capabilities.isolation,
             networks: capabilities.networks.iter().copied().collect(),
             languages: capabilities.languages.keys().copied().collect(),
@@ -190,7 +194,7 @@ mod tests {
             }
         };
         Capabilities {
-            provider: "native",
+            provider: ProviderName::Native,
             isolation: IsolationLevel::Process,
             controls: Control::ALL
                 .iter()

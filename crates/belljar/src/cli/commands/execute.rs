@@ -56,7 +56,7 @@ async fn perform(mut settings: Settings, policy: &Policy) -> Result<u8, Problem>
     };
     let stdin = settings.input.take().map(OwnedFd::from);
     let engine = belljar::native_engine();
-    engine.provider().warm_up();
+    engine.warm_up();
     let work = async {
         let io = ExecuteIo {
             sink: live.as_mut().map(|live| live as &mut (dyn OutputSink + Send)),

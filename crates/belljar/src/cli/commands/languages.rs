@@ -14,7 +14,11 @@ use super::super::stdout;
 use super::super::table::Table;
 
 pub(crate) fn languages(args: &LanguagesArgs) -> Result<u8, Problem> {
-    let found = belljar::native_engine().provider().examine().languages;
+    let engine = belljar::native_engine();
+    let found = engine
+        .usual_provider()
+        .map(|provider| provider.examine().languages)
+        .unwrap_or_default();
     if args.json {
         stdout::json(&rows(&found))?;
     } else {

@@ -7,7 +7,7 @@ use crate::control::{Control, Demand};
 use crate::denial::DenialCode;
 use crate::language::Language;
 use crate::request::{Request, Source};
-use crate::status::IsolationLevel;
+use crate::status::{IsolationLevel, ProviderName};
 
 pub(super) fn wall_rows() -> Vec<Row> {
     vec![
@@ -17,8 +17,114 @@ pub(super) fn wall_rows() -> Vec<Row> {
             code: DenialCode::IsolationUnavailable,
             rule: "isolation_level",
             value: "container",
-            fix: "set isolation_level = \"process\" in the policy, or pick another policy (belljar policy list)",
+            fix: "install one; or install one; or set isolation_level = \"process\" in the policy",
             mend: Mend::AsWritten,
+        },
+        Row {
+            name: "R35: a provider that the policy names and that is not there",
+            spoil: |world| world.policy.providers = vec![ProviderName::Docker],
+            code: DenialCode::IsolationUnavailable,
+            rule: "providers",
+            value: "docker",
+            fix: "install one",
+            mend: Mend::By(|world| world.policy.providers.push(ProviderName::Native)),
+        },
+        Row {
+            name: "a level that nothing gives",
+            spoil: |world| world.policy.isolation_level = IsolationLevel::Vm,
+            code: DenialCode::IsolationUnavailable,
+            rule: "isolation_level",
+            value: "vm",
+            fix: "set isolation_level = \"container\" in the policy",
+            mend: Mend::By(|world| world.policy.isolation_level = IsolationLevel::Process),
+        },
+        Row {
+            name: "a provider that the policy does not name",
+            spoil: |world| {
+                world.policy.providers = vec![ProviderName::Gvisor, ProviderName::Docker];
+                world.request.provider = Some(ProviderName::Native);
+            },
+            code: DenialCode::ProviderNotAllowed,
+            rule: "providers",
+            value: "native",
+            fix: "add \"native\" to providers in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "R36: a provider below the policy's level",
+            spoil: |world| {
+                world.policy.isolation_level = IsolationLevel::Container;
+                world.request.provider = Some(ProviderName::Native);
+            },
+            code: DenialCode::ProviderNotAllowed,
+            rule: "isolation_level",
+            value: "native",
+            fix: "set isolation_level = \"process\" in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "no wall at all has to be named",
+            spoil: |world| {
+                world.capabilities.provider = ProviderName::Venv;
+                world.capabilities.isolation = IsolationLevel::None;
+                world.request.provider = Some(ProviderName::Venv);
+                world.request.approved = true;
+            },
+            code: DenialCode::ProviderNotAllowed,
+            rule: "isolation_level",
+            value: "venv",
+            fix: "set isolation_level = \"none\" and providers = [\"venv\"] in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "R37: what has no wall runs only where somebody said yes",
+            spoil: |world| {
+                world.capabilities.provider = ProviderName::Venv;
+                world.capabilities.isolation = IsolationLevel::None;
+                world.policy.isolation_level = IsolationLevel::None;
+                world.policy.providers = vec![ProviderName::Venv];
+            },
+            code: DenialCode::ApprovalRequired,
+            rule: "providers",
+            value: "venv",
+            fix: "have it approved, or take \"venv\" out of providers in the policy",
+            mend: Mend::By(|world| world.request.approved = true),
+        },
+        Row {
+            name: "an image that the policy does not allow",
+            spoil: |world| {
+                world.capabilities.provider = ProviderName::Docker;
+                world.capabilities.isolation = IsolationLevel::Container;
+                world.policy.providers = vec![ProviderName::Docker];
+                world.policy.allowed_images = strings(["python:*", "node:20"]);
+                world.request.image = Some("alpine:3".to_owned());
+            },
+            code: DenialCode::ImageNotAllowed,
+            rule: "allowed_images",
+            value: "alpine:3",
+            fix: "add \"alpine:3\" to allowed_images in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "an image for a provider that has none",
+            spoil: |world| {
+                world.request.provider = Some(ProviderName::Native);
+                world.request.image = Some("alpine:3".to_owned());
+            },
+            code: DenialCode::ProviderNotAllowed,
+            rule: "image",
+            value: "alpine:3",
+            fix: "leave the image out, or ask for provider docker",
+            mend: Mend::By(|world| world.request.image = None),
+        },
+        Row {
+            name: "what is no image's name",
+            spoil: |world| world.request.image = Some("a b".to_owned()),
+            code: DenialCode::ImageNotAllowed,
+            rule: "image",
+            value: "a b",
+            fix: "write NAME, NAME:TAG or NAME@DIGEST",
+            mend: Mend::By(|world| world.request.image = None),
         },
         Row {
             name: "a control that the policy requires",

@@ -57,7 +57,7 @@ impl Live {
         match &settings.by {
             By::Us(policy) => {
                 let engine = belljar::native_engine();
-                engine.provider().warm_up();
+                engine.warm_up();
                 let opening = Session::open(&engine, policy, &settings.request, Surroundings::default());
                 Ok(Self::Here(opening.await.map_err(Error::from)?))
             }
