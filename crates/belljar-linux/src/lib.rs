@@ -9,8 +9,11 @@
 //! - `sys`: the only module with unsafe; in `sys/native` is what a zygote loads.
 //! - `wire`: what they say to each other.
 
+pub mod agent;
 mod birth;
+pub mod groups;
 mod host;
+pub mod host_root;
 mod init;
 mod launcher;
 mod mounts;
@@ -22,6 +25,8 @@ mod wire;
 
 pub use host::pool::PoolSettings;
 pub use host::provider::NativeProvider;
+pub use host::stdin::{Pump, pump};
+pub use host::toolchain::find as find_toolchain;
 pub use policies::{Rule, RuleAction, rules};
 
 /// For the fuzz target: reads one frame as the engine reads what a sandbox sends.

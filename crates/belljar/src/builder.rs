@@ -10,7 +10,7 @@ use belljar_core::command;
 use belljar_core::request::{Caller, FileIn, Stdin, Workspace};
 use belljar_core::{
     Access, Bytes, Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount,
-    NetworkPolicy, Policy, Request, Seconds,
+    NetworkPolicy, Policy, ProviderName, Request, Seconds,
 };
 use belljar_engine::Engine;
 use belljar_engine::environment::EnvironmentError;
@@ -157,6 +157,27 @@ impl<T> Builder<T> {
             }
             Err(error) => self.failed(error.into()),
         }
+    }
+
+    /// Runs it behind this wall. Without a named policy asking is enough; only `venv`, which is none, has to be approved as well.
+    #[must_use]
+    pub fn provider(mut self, provider: ProviderName) -> Self {
+        self.request.provider = Some(provider);
+        self
+    }
+
+    /// Makes the sandbox of an image.
+    #[must_use]
+    pub fn image(mut self, image: impl Into<String>) -> Self {
+        self.request.image = Some(image.into());
+        self
+    }
+
+    /// Says yes to exactly this code, where a policy or the lack of a wall asks for that (R12, R37).
+    #[must_use]
+    pub fn approve(mut self) -> Self {
+        self.request.approved = true;
+        self
     }
 
     /// What of the network it may reach; nothing unless said.

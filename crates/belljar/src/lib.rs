@@ -85,9 +85,9 @@ pub use belljar_core::request::{Caller, Content, FileIn, Stdin, Workspace};
 pub use belljar_core::{
     Access, Bytes, Capabilities, Captured, Comparison, Control, Demand, Denial, DenialCode, EnvironmentName,
     ErrorKind, Failure, FailureKind, GuestPath, IsolationLevel, Language, Lifecycle, LimitOverrides, Limits,
-    Mount, NetworkPolicy, Outcome, Plan, Policy, Provider, Receipt, Record, Request, SandboxConfig,
-    SandboxStatus, Seconds, SessionRules, SessionWishes, Source, Support, Usage, Value, Verdict, WorkspaceId,
-    value,
+    Mount, NetworkPolicy, Outcome, Plan, Policy, Provider, ProviderName, Receipt, Record, Request,
+    SandboxConfig, SandboxStatus, Seconds, SessionRules, SessionWishes, Source, Support, Usage, Value,
+    Verdict, WorkspaceId, value,
 };
 pub use belljar_engine::session::{
     Cell, EntryKind, Event, Expiry, FileEntry, FileError, FileReader, Interrupter, Logs, SessionError,

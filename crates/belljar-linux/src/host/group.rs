@@ -57,11 +57,16 @@ impl SandboxGroup {
         self.group.entries().map_err(|error| failed("enter", error))
     }
 
+    /// The same files by name.
+    pub(crate) fn entry_paths(&self) -> Vec<PathBuf> {
+        self.dirs.iter().map(|dir| dir.join("cgroup.procs")).collect()
+    }
+
     pub(crate) fn limit(&mut self, limits: &Limits) -> Result<(), ProviderError> {
         self.set(limits_of(limits))
     }
 
-    fn set(&mut self, limits: GroupLimits) -> Result<(), ProviderError> {
+    pub(crate) fn set(&mut self, limits: GroupLimits) -> Result<(), ProviderError> {
         if self.limited != Some(limits) {
             self.group
                 .limit(&limits)

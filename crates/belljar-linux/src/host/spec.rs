@@ -125,20 +125,7 @@ pub(crate) fn guest(plan: &Plan, stage: &Stage, machine: Machine) -> GuestSpec {
         file_write: stage.file_write(),
         writable,
         no_network: plan.network() == NetworkPolicy::None,
-        limits: GuestLimits {
-            // The kernel counts whole seconds for one process; the engine watches all of them
-            // together, to the millisecond. This is the net below.
-            cpu_seconds: match stage.kind() {
-                // Each execution of an interpreter that stays has all of the time again.
-                StageKind::Interpreter => u64::MAX,
-                StageKind::Compile | StageKind::Run => limits.cpu_time().get().ceil() as u64 + 1,
-            },
-            file_size: limits.file_size().get(),
-            open_files: u64::from(limits.open_files()),
-            tasks: u64::from(limits.tasks()),
-            processes: limits.processes(),
-            data: stage.data_limit().then(|| data_limit(limits.memory().get())),
-        },
+        limits: guest_limits(stage),
         memory_accounted: machine.memory_accounted,
         count_processes: machine.count_processes,
         wall_millis: limits
@@ -147,6 +134,25 @@ pub(crate) fn guest(plan: &Plan, stage: &Stage, machine: Machine) -> GuestSpec {
             .as_millis()
             .try_into()
             .unwrap_or(u64::MAX),
+    }
+}
+
+/// The limits of that stage's guest.
+pub(crate) fn guest_limits(stage: &Stage) -> GuestLimits {
+    let limits = stage.limits();
+    GuestLimits {
+        // The kernel counts whole seconds for one process; the engine watches all of them
+        // together, to the millisecond. This is the net below.
+        cpu_seconds: match stage.kind() {
+            // Each execution of an interpreter that stays has all of the time again.
+            StageKind::Interpreter => u64::MAX,
+            StageKind::Compile | StageKind::Run => limits.cpu_time().get().ceil() as u64 + 1,
+        },
+        file_size: limits.file_size().get(),
+        open_files: u64::from(limits.open_files()),
+        tasks: u64::from(limits.tasks()),
+        processes: limits.processes(),
+        data: stage.data_limit().then(|| data_limit(limits.memory().get())),
     }
 }
 

@@ -16,7 +16,7 @@ use super::seal::seal;
 
 /// Keeps a pump going; dropping it ends the pump.
 #[derive(Debug, Default)]
-pub(crate) struct Pump {
+pub struct Pump {
     _wake: Option<OwnedFd>,
 }
 
@@ -59,7 +59,8 @@ pub(crate) fn feed(stdin: StageStdin, guest: OwnedFd) -> io::Result<Pump> {
     }
 }
 
-fn pump(source: OwnedFd) -> io::Result<(OwnedFd, Pump)> {
+/// A pipe into which everything of `source` goes, and what must be kept while it does.
+pub fn pump(source: OwnedFd) -> io::Result<(OwnedFd, Pump)> {
     let (guest, ours) = super::output::pipe()?;
     Ok((guest, copy_along(source, ours)?))
 }

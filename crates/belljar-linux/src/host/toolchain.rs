@@ -13,7 +13,7 @@ use super::rootfs::{is_private, is_system, prefix_of};
 
 /// The first recipe whose programs are all here. Asks for versions only where the recipe depends
 /// on one, or where `with_version` says so: asking means starting the program.
-pub(crate) fn find(language: Language, with_version: bool) -> Option<Toolchain> {
+pub fn find(language: Language, with_version: bool) -> Option<Toolchain> {
     language
         .spec()
         .recipes

@@ -13,7 +13,7 @@ mod guests;
 mod landlock;
 mod perform;
 mod pid_one;
-mod plan;
+pub(crate) mod plan;
 mod room;
 pub(crate) mod steps;
 

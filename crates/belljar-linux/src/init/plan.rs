@@ -74,14 +74,14 @@ impl Plan {
                 self.call(Call::new(name, libc::SYS_umask, [0o022.into()]));
                 self.call(Call::new(name, libc::SYS_chdir, [Arg::text("/workspace")]));
             }
-            GuestStep::FirstToDie => self.first_to_die(name),
+            GuestStep::FirstToDie => first_to_die(name, &mut self.calls),
             GuestStep::Rlimits => self.rlimits(name, &spec.limits, beside(start)),
-            GuestStep::NoCapabilities => self.no_capabilities(name),
+            GuestStep::NoCapabilities => {
+                no_capabilities(name, sys::process::capabilities(), &mut self.calls);
+                self.notes.push(Note::NoCapabilities);
+            }
             GuestStep::NoNewPrivileges => {
-                let set = i64::from(libc::PR_SET_NO_NEW_PRIVS);
-                let get = i64::from(libc::PR_GET_NO_NEW_PRIVS);
-                self.call(prctl(name, [set, 1, 0, 0, 0]).expect(0));
-                self.call(prctl(name, [get, 0, 0, 0, 0]).expect(1));
+                self.calls.extend(no_new_privileges(name));
                 self.notes.push(Note::NoNewPrivileges);
             }
             GuestStep::Landlock => {
@@ -125,68 +125,10 @@ impl Plan {
         self.calls.push(call);
     }
 
-    /// Where memory runs out the kernel should pick the guest before init. Without a private `/proc`
-    /// it picks by size, which comes to the same.
-    fn first_to_die(&mut self, name: &'static str) {
-        let dumpable = i64::from(libc::PR_SET_DUMPABLE);
-        // The file belongs to root as long as this process is not dumpable. Nothing else runs in the
-        // sandbox at this moment that could make use of it.
-        self.call(prctl(name, [dumpable, 1, 0, 0, 0]).optional());
-        let file = self.calls.len();
-        let args = [
-            i64::from(libc::AT_FDCWD).into(),
-            Arg::text("/proc/self/oom_score_adj"),
-            i64::from(libc::O_WRONLY | libc::O_CLOEXEC).into(),
-            0.into(),
-        ];
-        self.call(Call::new(name, libc::SYS_openat, args).optional());
-        let args = [Arg::Result(file), Arg::bytes(*b"1000"), 4.into()];
-        self.call(Call::new(name, libc::SYS_write, args).optional());
-        self.call(Call::new(name, libc::SYS_close, [Arg::Result(file)]).optional());
-        self.call(prctl(name, [dumpable, 0, 0, 0, 0]).optional());
-    }
-
     fn rlimits(&mut self, name: &'static str, limits: &GuestLimits, beside: u64) {
-        let rows = [
-            // One byte: a core file cannot hold that, and a host's core handler is not started for it
-            // either, as it would be for zero.
-            (libc::RLIMIT_CORE, Resource::Core, Some(1)),
-            (libc::RLIMIT_CPU, Resource::Cpu, Some(limits.cpu_seconds)),
-            (libc::RLIMIT_FSIZE, Resource::Fsize, Some(limits.file_size)),
-            (libc::RLIMIT_NOFILE, Resource::Nofile, Some(limits.open_files)),
-            (libc::RLIMIT_NPROC, Resource::Nproc, Some(limits.tasks + beside)),
-            (libc::RLIMIT_DATA, Resource::Data, limits.data),
-            (libc::RLIMIT_MEMLOCK, Resource::Memlock, Some(64 << 10)),
-            (libc::RLIMIT_MSGQUEUE, Resource::Msgqueue, Some(819_200)),
-            (libc::RLIMIT_SIGPENDING, Resource::Sigpending, Some(1024)),
-            (libc::RLIMIT_NICE, Resource::Nice, Some(0)),
-            (libc::RLIMIT_RTPRIO, Resource::Rtprio, Some(0)),
-        ];
-        for (number, resource, wanted) in rows {
-            let Some(wanted) = wanted else { continue };
-            // A lower limit of the host's own stays: it cannot be raised without privileges.
-            let maximum = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-            let value = wanted.min(maximum);
-            self.call(limit(name, number, value, value));
-        }
-    }
-
-    /// Bounding, ambient, then permitted, effective and inheritable; and a look that none is left.
-    fn no_capabilities(&mut self, name: &'static str) {
-        for capability in 0..sys::process::capabilities() {
-            let drop = i64::from(libc::PR_CAPBSET_DROP);
-            self.call(prctl(name, [drop, capability, 0, 0, 0]).expect(0));
-        }
-        let (ambient, clear) = (libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL);
-        self.call(prctl(name, [i64::from(ambient), i64::from(clear), 0, 0, 0]).expect(0));
-        const VERSION_3: u32 = 0x2008_0522;
-        let header = [VERSION_3, 0].map(u32::to_ne_bytes).concat();
-        let none = [0u8; 24];
-        let args = [Arg::bytes(header.clone()), Arg::bytes(none)];
-        self.call(Call::new(name, libc::SYS_capset, args).expect(0));
-        let args = [Arg::bytes(header), Arg::bytes([0xff; 24])];
-        self.call(Call::new(name, libc::SYS_capget, args).expect(0).leaving(1, none));
-        self.notes.push(Note::NoCapabilities);
+        // A lower limit of the host's own stays: it cannot be raised without privileges.
+        let ceiling = |resource| getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        self.calls.extend(limit_calls(name, limits, beside, ceiling));
     }
 
     fn filter(&mut self, name: &'static str, program: &Program, listen: bool) {
@@ -197,6 +139,83 @@ impl Plan {
             self.call(install(program, name));
         }
     }
+}
+
+/// Where memory runs out the kernel should pick the guest before init. Without a private `/proc`
+/// it picks by size, which comes to the same.
+pub(crate) fn first_to_die(name: &'static str, calls: &mut Vec<Call>) {
+    let dumpable = i64::from(libc::PR_SET_DUMPABLE);
+    // The file belongs to root as long as this process is not dumpable. Nothing else runs in the
+    // sandbox at this moment that could make use of it.
+    calls.push(prctl(name, [dumpable, 1, 0, 0, 0]).optional());
+    let file = calls.len();
+    let args = [
+        i64::from(libc::AT_FDCWD).into(),
+        Arg::text("/proc/self/oom_score_adj"),
+        i64::from(libc::O_WRONLY | libc::O_CLOEXEC).into(),
+        0.into(),
+    ];
+    calls.push(Call::new(name, libc::SYS_openat, args).optional());
+    let args = [Arg::Result(file), Arg::bytes(*b"1000"), 4.into()];
+    calls.push(Call::new(name, libc::SYS_write, args).optional());
+    calls.push(Call::new(name, libc::SYS_close, [Arg::Result(file)]).optional());
+    calls.push(prctl(name, [dumpable, 0, 0, 0, 0]).optional());
+}
+
+pub(crate) fn no_new_privileges(name: &'static str) -> [Call; 2] {
+    let set = i64::from(libc::PR_SET_NO_NEW_PRIVS);
+    let get = i64::from(libc::PR_GET_NO_NEW_PRIVS);
+    [
+        prctl(name, [set, 1, 0, 0, 0]).expect(0),
+        prctl(name, [get, 0, 0, 0, 0]).expect(1),
+    ]
+}
+
+/// Bounding, ambient, then permitted, effective and inheritable; and a look that none is left. So many capabilities are known.
+pub(crate) fn no_capabilities(name: &'static str, known: i64, calls: &mut Vec<Call>) {
+    for capability in 0..known {
+        let drop = i64::from(libc::PR_CAPBSET_DROP);
+        calls.push(prctl(name, [drop, capability, 0, 0, 0]).expect(0));
+    }
+    let (ambient, clear) = (libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL);
+    calls.push(prctl(name, [i64::from(ambient), i64::from(clear), 0, 0, 0]).expect(0));
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0].map(u32::to_ne_bytes).concat();
+    let none = [0u8; 24];
+    let args = [Arg::bytes(header.clone()), Arg::bytes(none)];
+    calls.push(Call::new(name, libc::SYS_capset, args).expect(0));
+    let args = [Arg::bytes(header), Arg::bytes([0xff; 24])];
+    calls.push(Call::new(name, libc::SYS_capget, args).expect(0).leaving(1, none));
+}
+
+/// The calls that limit a guest, none of them above what `ceiling` says.
+pub(crate) fn limit_calls(
+    name: &'static str,
+    limits: &GuestLimits,
+    beside: u64,
+    ceiling: impl Fn(Resource) -> u64,
+) -> Vec<Call> {
+    let rows = [
+        // One byte: a core file cannot hold that, and a host's core handler is not started for it
+        // either, as it would be for zero.
+        (libc::RLIMIT_CORE, Resource::Core, Some(1)),
+        (libc::RLIMIT_CPU, Resource::Cpu, Some(limits.cpu_seconds)),
+        (libc::RLIMIT_FSIZE, Resource::Fsize, Some(limits.file_size)),
+        (libc::RLIMIT_NOFILE, Resource::Nofile, Some(limits.open_files)),
+        (libc::RLIMIT_NPROC, Resource::Nproc, Some(limits.tasks + beside)),
+        (libc::RLIMIT_DATA, Resource::Data, limits.data),
+        (libc::RLIMIT_MEMLOCK, Resource::Memlock, Some(64 << 10)),
+        (libc::RLIMIT_MSGQUEUE, Resource::Msgqueue, Some(819_200)),
+        (libc::RLIMIT_SIGPENDING, Resource::Sigpending, Some(1024)),
+        (libc::RLIMIT_NICE, Resource::Nice, Some(0)),
+        (libc::RLIMIT_RTPRIO, Resource::Rtprio, Some(0)),
+    ];
+    let rows = rows.into_iter();
+    rows.filter_map(|(number, resource, wanted)| {
+        let value = wanted?.min(ceiling(resource));
+        Some(limit(name, number, value, value))
+    })
+    .collect()
 }
 
 /// Installs a filter.

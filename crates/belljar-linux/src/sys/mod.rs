@@ -4,6 +4,9 @@
 //! lives above.
 #![expect(unsafe_code, reason = "this is the module for it")]
 
+/// Shared with the agent: both ends of its line say the same.
+#[path = "agent/wire.rs"]
+pub mod agent_wire;
 pub(crate) mod calls;
 pub(crate) mod events;
 pub(crate) mod filter;

@@ -1,0 +1,210 @@
+//! What an agent sees of the place it is in: what a receipt says was observed there.
+
+use std::collections::BTreeMap;
+
+use belljar_core::Control;
+use belljar_core::receipt::Observed;
+
+use super::line::{Connected, Line};
+
+/// The most that is read of one of the kernel's files.
+const MOST: u64 = 256 << 10;
+
+const NAMESPACES: [(Control, &str); 7] = [
+    (Control::UserNamespace, "user"),
+    (Control::MountNamespace, "mnt"),
+    (Control::PidNamespace, "pid"),
+    (Control::NetworkNamespace, "net"),
+    (Control::IpcNamespace, "ipc"),
+    (Control::UtsNamespace, "uts"),
+    (Control::CgroupNamespace, "cgroup"),
+];
+
+/// The place of one agent, in its own words: files of its kernel.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub pid: u32,
+    pub uid: u32,
+    pub landlock: u32,
+    /// `/proc/self/status`.
+    status: String,
+    /// `/proc/self/limits`.
+    pub limits: String,
+    /// `/proc/self/mountinfo`.
+    mounts: String,
+    /// `/proc/self/cgroup`.
+    pub groups: String,
+    /// `/proc/net/dev`.
+    devices: String,
+    namespaces: BTreeMap<Control, Vec<u8>>,
+    /// Whether it stands on the engine's own kernel.
+    is_local: bool,
+}
+
+impl Seen {
+    /// Looks around.
+    pub(crate) async fn look(connected: &Connected) -> Self {
+        let line = &*connected.line;
+        let files = futures_util::future::join_all(
+            [
+                "/proc/self/status",
+                "/proc/self/limits",
+                "/proc/self/mountinfo",
+                "/proc/self/cgroup",
+                "/proc/net/dev",
+                "/proc/sys/kernel/random/boot_id",
+            ]
+            .map(|path| text(line, path)),
+        );
+        let links = futures_util::future::join_all(NAMESPACES.map(|(control, name)| async move {
+            let link = line.look_at_link(&format!("/proc/self/ns/{name}")).await;
+            link.ok().map(|link| (control, link))
+        }));
+        let (files, links) = tokio::join!(files, links);
+        let mut files = files.into_iter();
+        let mut next = || files.next().unwrap_or_default();
+        let (status, limits, mounts, groups, devices, boot) =
+            (next(), next(), next(), next(), next(), next());
+        let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Self {
+            pid: connected.pid,
+            uid: connected.uid,
+            landlock: connected.landlock,
+            status,
+            limits,
+            mounts,
+            groups,
+            devices,
+            namespaces: links.into_iter().flatten().collect(),
+            is_local: !own.is_empty() && own == boot,
+        }
+    }
+
+    fn status(&self, key: &str) -> Option<&str> {
+        self.status
+            .lines()
+            .find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
+    }
+
+    /// Whether the place's own filter holds for everything in it.
+    pub(crate) fn has_filter(&self) -> bool {
+        self.status("Seccomp") == Some("2")
+    }
+
+    /// Controls that are to be seen from inside of a container.
+    pub(crate) fn controls(&self) -> BTreeMap<Control, Observed> {
+        let mut controls: BTreeMap<Control, Observed> = NAMESPACES
+            .map(|(control, name)| (control, self.namespace(control, name)))
+            .into();
+        controls.insert(Control::PrivateRoot, self.root());
+        let own_proc = self.pid == 1;
+        controls.insert(
+            Control::PrivateProc,
+            if own_proc {
+                Observed::enforced("own processes only")
+            } else {
+                Observed::absent("the host's processes are to be seen")
+            },
+        );
+        let none = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]
+            .iter()
+            .all(|set| {
+                self.status(set)
+                    .is_some_and(|bits| bits.bytes().all(|digit| digit == b'0'))
+            });
+        controls.insert(
+            Control::NoCapabilities,
+            if none {
+                Observed::enforced("none left, bounding set empty")
+            } else {
+                Observed::absent(format!(
+                    "the bounding set is {}",
+                    self.status("CapBnd").unwrap_or("not to be seen")
+                ))
+            },
+        );
+        controls.insert(
+            Control::NoNewPrivileges,
+            if self.status("NoNewPrivs") == Some("1") {
+                Observed::enforced("set for everything in it")
+            } else {
+                Observed::absent("not set")
+            },
+        );
+        controls.insert(
+            Control::FreshUid,
+            if self.uid == 0 {
+                Observed::absent("runs as the container's root")
+            } else {
+                Observed::enforced(format!("uid {}", self.uid))
+            },
+        );
+        controls
+    }
+
+    fn namespace(&self, control: Control, name: &str) -> Observed {
+        let Some(inside) = self.namespaces.get(&control) else {
+            return Observed::absent("its kernel does not show it");
+        };
+        let shown = String::from_utf8_lossy(inside).into_owned();
+        if control == Control::NetworkNamespace {
+            let others = self.devices();
+            if !others.is_empty() {
+                return Observed::absent(format!("it has {}", others.join(", ")));
+            }
+        }
+        if control == Control::PidNamespace && self.pid == 1 || !self.is_local {
+            return Observed::enforced(shown);
+        }
+        match std::fs::read_link(format!("/proc/self/ns/{name}")) {
+            Ok(own) if own.as_os_str().as_encoded_bytes() != inside => Observed::enforced(shown),
+            Ok(_) => Observed::absent("it is the host's own"),
+            Err(_) => Observed::absent("the host's own cannot be looked up"),
+        }
+    }
+
+    /// Network devices beside its own loopback.
+    pub(crate) fn devices(&self) -> Vec<&str> {
+        let rows = self.devices.lines().filter_map(|line| line.split_once(':'));
+        rows.map(|(name, _)| name.trim())
+            // Devices of kernel modules that are in every namespace and lead nowhere.
+            .filter(|name| *name != "lo" && !IDLE.iter().any(|idle| name.starts_with(idle)))
+            .collect()
+    }
+
+    /// The options of what is mounted at `place`, and of which kind it is.
+    pub(crate) fn mount(&self, place: &str) -> Option<(&str, &str)> {
+        self.mounts
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split(' ');
+                let (at, options) = (words.nth(4)?, words.next()?);
+                let kind = line.split_once(" - ")?.1.split(' ').next()?;
+                (at == place).then_some((options, kind))
+            })
+            .last()
+    }
+
+    fn root(&self) -> Observed {
+        match self.mount("/") {
+            Some((options, kind)) if options.split(',').any(|option| option == "ro") => {
+                Observed::enforced(format!("{kind}, read-only"))
+            }
+            Some((_, kind)) => Observed::absent(format!("{kind}, writable")),
+            None => Observed::absent("its kernel does not show it"),
+        }
+    }
+}
+
+/// Tunnels that some kernels make in every namespace; none of them is up or leads anywhere.
+const IDLE: [&str; 9] = [
+    "tunl", "gre", "gretap", "erspan", "ip_vti", "ip6_vti", "sit", "ip6tnl", "ip6gre",
+];
+
+async fn text(line: &Line, path: &str) -> String {
+    let found = line.look(path, MOST).await;
+    found.map_or_else(
+        |_| String::new(),
+        |found| String::from_utf8_lossy(&found.bytes).into_owned(),
+    )
+}

@@ -1,0 +1,13 @@
+//! Providers whose walls are somebody else's: containers of an engine, gVisor, and none at all.
+//!
+//! Inside of each stands the agent, a small program of ours, and does what the native provider's init does there: it starts guests,
+//! passes their streams, and ends them. `agent` is the engine's end of that, the same for every provider; a provider
+//! itself only makes a place with an agent in it, says what holds there, and takes it away.
+
+mod agent;
+mod background;
+mod place;
+mod program;
+mod venv;
+
+pub use venv::VenvProvider;

@@ -1,0 +1,38 @@
+//! The network.
+
+use std::net::TcpListener;
+
+use belljar::NetworkPolicy;
+
+use super::{Outcome, Subject, ensure, printed, printed_by, python};
+
+/// R26. The host's own loopback is the nearest there is to reach.
+pub(super) async fn none(subject: &Subject) -> Outcome {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let code = format!(
+        "import socket\n\
+         def tried(kind, address):\n    try:\n        s = socket.socket(kind, socket.SOCK_STREAM)\n        s.settimeout(2)\n        s.connect(address)\n        return 'connected'\n    except OSError:\n        return 'refused'\n\
+         print(tried(socket.AF_INET, ('127.0.0.1', {port})), tried(socket.AF_INET6, ('::1', {port})), tried(socket.AF_INET, ('192.0.2.1', 80)))\n\
+         try:\n    print([name for _, name in socket.if_nameindex() if name == 'eth0'])\nexcept OSError:\n    print([])",
+    );
+    let said = printed(subject, &code).await?;
+    ensure!(said == "refused refused refused\n[]\n", "{said}");
+    Ok(())
+}
+
+pub(super) async fn local(subject: &Subject) -> Outcome {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let mut request = python(&format!(
+        "import socket, threading\nserver = socket.create_server(('127.0.0.1', 0))\n\
+         def serve():\n    peer, _ = server.accept()\n    peer.sendall(b'hello')\n    peer.close()\n\
+         threading.Thread(target=serve).start()\n\
+         print(socket.create_connection(server.getsockname()).recv(5).decode())\n\
+         try:\n    socket.create_connection(('127.0.0.1', {port}), 2)\n    print('reached the host')\nexcept OSError:\n    print('alone')",
+    ));
+    request.network = Some(NetworkPolicy::Local);
+    let said = printed_by(subject, request).await?;
+    ensure!(said == "hello\nalone\n", "{said}");
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The provider contract: one suite, written once, and run against every wall that this machine has.
+//!
+//! A check says what a user can count on, whichever wall the policy picked. What a provider does not promise is named in
+//! `subject.rs`, and is what its receipts say as well. `weak.rs` runs the same suite against a wall that
+//! holds nothing: every check that is about holding must fail there, or it tests nothing.
+
+mod checks;
+#[path = "../../../../tests/engines.rs"]
+#[expect(dead_code, reason = "not every kind of engine is used here yet")]
+mod engines;
+mod subject;
+mod weak;
+
+use std::io::Write;
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use checks::{CHECKS, Check};
+use subject::Subject;
+
+/// How long one check may take.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// What became of one check.
+enum Verdict {
+    Holds,
+    NotPromised,
+    Fails(String),
+}
+
+fn run(check: &Check, subject: &Subject) -> Verdict {
+    if !subject.promises(check.promise) {
+        return Verdict::NotPromised;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async { tokio::time::timeout(LONGEST, (check.run)(subject)).await })
+    }));
+    match outcome {
+        Ok(Ok(Ok(()))) => Verdict::Holds,
+        Ok(Ok(Err(why))) => Verdict::Fails(why),
+        Ok(Err(_)) => Verdict::Fails(format!("it took longer than {} s", LONGEST.as_secs())),
+        Err(panic) => Verdict::Fails(format!("it panicked: {}", text(&*panic))),
+    }
+}
+
+fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_default()
+}
+
+/// Holds a provider to the whole contract, and shows the table's column.
+fn hold(subject: &Subject) {
+    let mut failed = Vec::new();
+    for check in chosen() {
+        let began = Instant::now();
+        let verdict = run(check, subject);
+        let word = match &verdict {
+            Verdict::Holds => "holds",
+            Verdict::NotPromised => "not promised",
+            Verdict::Fails(_) => "FAILS",
+        };
+        show(&format!(
+            "contract: {:<8} {:<52} {word} ({} ms)",
+            subject.label,
+            check.name,
+            began.elapsed().as_millis()
+        ));
+        if let Verdict::Fails(why) = verdict {
+            failed.push(format!("{}: {why}", check.name));
+        }
+    }
+    assert!(failed.is_empty(), "{}:\n{}", subject.label, failed.join("\n"));
+}
+
+/// All checks, or those whose name holds the words of `BELLJAR_CONTRACT`.
+fn chosen() -> impl Iterator<Item = &'static Check> {
+    let wanted = std::env::var("BELLJAR_CONTRACT").unwrap_or_default();
+    CHECKS.iter().filter(move |check| check.name.contains(&wanted))
+}
+
+/// Past what a test harness captures: the table is read also where everything holds.
+fn show(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[test]
+fn native_keeps_the_contract() {
+    hold(&Subject::native());
+}
+
+#[test]
+fn venv_keeps_the_contract() {
+    hold(&Subject::venv());
+}

@@ -1,0 +1,83 @@
+//! What the contract is held against: a provider, and how it is asked for.
+
+use belljar::{Engine, ProviderName, Request, Session, SessionBuilder};
+
+/// What a check relies on, beyond running programs and telling the truth about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Every provider keeps it.
+    Always,
+    /// It takes a wall.
+    Wall,
+    /// Memory and tasks are bounded by the kernel for the sandbox as a whole.
+    Bounds,
+    /// The work directory has a size.
+    Disk,
+    /// Host directories can be shown inside.
+    Mounts,
+}
+
+/// One provider, ready to be used.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub label: &'static str,
+    pub engine: Engine,
+    pub provider: ProviderName,
+    pub image: Option<String>,
+    pub promised: &'static [Promise],
+}
+
+const ALL: &[Promise] = &[
+    Promise::Always,
+    Promise::Wall,
+    Promise::Bounds,
+    Promise::Disk,
+    Promise::Mounts,
+];
+
+impl Subject {
+    pub(crate) fn native() -> Self {
+        Self {
+            label: "native",
+            engine: belljar::native_engine(),
+            provider: ProviderName::Native,
+            image: None,
+            promised: ALL,
+        }
+    }
+
+    pub(crate) fn venv() -> Self {
+        Self {
+            label: "venv",
+            engine: belljar::native_engine(),
+            provider: ProviderName::Venv,
+            image: None,
+            promised: &[Promise::Always, Promise::Bounds],
+        }
+    }
+
+    pub(crate) fn promises(&self, promise: Promise) -> bool {
+        self.promised.contains(&promise)
+    }
+
+    /// A request as this provider is to be asked.
+    pub(crate) fn asked(&self, mut request: Request) -> Request {
+        request.provider = Some(self.provider);
+        request.image.clone_from(&self.image);
+        request.approved = self.provider == ProviderName::Venv;
+        request
+    }
+
+    pub(crate) fn session(&self) -> SessionBuilder {
+        let builder = Session::builder().engine(&self.engine).provider(self.provider);
+        let builder = match &self.image {
+            Some(image) => builder.image(image),
+            None => builder,
+        };
+        if self.provider == ProviderName::Venv {
+            builder.approve()
+        } else {
+            builder
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The suite against a wall that holds nothing.
