@@ -40,6 +40,18 @@ impl Background {
         Ok(self.running.get_or_init(|| running).handle.clone())
     }
 
+    /// Has it done there, and blocks until it is.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (answer, answered) = std::sync::mpsc::channel();
+        self.handle()?.spawn(async move {
+            let _ = answer.send(work.await);
+        });
+        answered.recv().map_err(|_| io::Error::other("it broke off"))
+    }
+
     /// Has it done there, and waits for it in whatever runtime this is.
     pub(crate) async fn run<T: Send + 'static>(
         &self,

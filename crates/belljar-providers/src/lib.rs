@@ -6,8 +6,10 @@
 
 mod agent;
 mod background;
+mod docker;
 mod place;
 mod program;
 mod venv;
 
+pub use docker::{DockerProvider, DockerSettings, Progress};
 pub use venv::VenvProvider;

@@ -112,6 +112,12 @@ impl Line {
             .is_some_and(|outgoing| outgoing.send(bytes).is_ok())
     }
 
+    /// Whether the agent is still there.
+    pub(crate) fn is_open(&self) -> bool {
+        let outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        outgoing.as_ref().is_some_and(|outgoing| !outgoing.is_closed())
+    }
+
     /// Says nothing more: the agent ends everything and goes.
     pub(crate) fn hang_up(&self) {
         self.outgoing

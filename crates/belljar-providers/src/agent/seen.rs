@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use belljar_core::Control;
 use belljar_core::receipt::Observed;
 
+use super::counters::Counters;
 use super::line::{Connected, Line};
 
 /// The most that is read of one of the kernel's files.
 const MOST: u64 = 256 << 10;
+
+/// What version 1 says of memory that has no limit is a page less than this.
+const UNLIMITED: u64 = 1 << 62;
 
 const NAMESPACES: [(Control, &str); 7] = [
     (Control::UserNamespace, "user"),
@@ -140,6 +144,61 @@ impl Seen {
             },
         );
         controls
+    }
+
+    /// Where its counters are: below `/sys/fs/cgroup`, for each version of control groups.
+    pub(crate) fn counters(&self) -> Counters {
+        if self.has_groups_v1() {
+            return Counters {
+                cpu: "/sys/fs/cgroup/cpuacct/cpuacct.usage".to_owned(),
+                memory_peak: "/sys/fs/cgroup/memory/memory.max_usage_in_bytes".to_owned(),
+                kills: "/sys/fs/cgroup/memory/memory.oom_control".to_owned(),
+            };
+        }
+        Counters {
+            cpu: "/sys/fs/cgroup/cpu.stat".to_owned(),
+            memory_peak: "/sys/fs/cgroup/memory.peak".to_owned(),
+            kills: "/sys/fs/cgroup/memory.events".to_owned(),
+        }
+    }
+
+    fn has_groups_v1(&self) -> bool {
+        self.groups.lines().any(|line| line.contains(":memory:"))
+    }
+
+    /// Which limits the kernel holds for everything in there together, as the files of its control group say.
+    pub(crate) async fn bounds(&self, line: &Line) -> BTreeMap<Control, Observed> {
+        let rows = if self.has_groups_v1() {
+            [
+                (Control::MemoryCgroup, "memory/memory.limit_in_bytes"),
+                (Control::PidsCgroup, "pids/pids.max"),
+                (Control::CpuCgroup, "cpu/cpu.cfs_quota_us"),
+            ]
+        } else {
+            [
+                (Control::MemoryCgroup, "memory.max"),
+                (Control::PidsCgroup, "pids.max"),
+                (Control::CpuCgroup, "cpu.max"),
+            ]
+        };
+        let version = if self.has_groups_v1() { "v1" } else { "v2" };
+        let mut bounds = BTreeMap::new();
+        for (control, file) in rows {
+            let said = text(line, &format!("/sys/fs/cgroup/{file}")).await;
+            let first = said.split_whitespace().next().unwrap_or_default();
+            let limit = first.parse::<u64>().ok().filter(|limit| *limit < UNLIMITED);
+            let observed = match limit {
+                Some(limit) => Observed::enforced(format!("cgroup {version}, {limit}")),
+                // A share that nobody asked for needs no limit; the controller is there.
+                None if control == Control::CpuCgroup && !first.is_empty() => {
+                    Observed::enforced(format!("cgroup {version}, no limit asked for"))
+                }
+                None if first.is_empty() => Observed::absent("there is no such limit in there"),
+                None => Observed::absent(format!("its control group says {first}: the limit was ignored")),
+            };
+            bounds.insert(control, observed);
+        }
+        bounds
     }
 
     fn namespace(&self, control: Control, name: &str) -> Observed {

@@ -100,3 +100,14 @@ fn native_keeps_the_contract() {
 fn venv_keeps_the_contract() {
     hold(&Subject::venv());
 }
+
+fn spawn(command: &mut std::process::Command) -> std::process::Child {
+    command.spawn().expect("tests/engines")
+}
+
+#[test]
+fn docker_keeps_the_contract() {
+    if let Some(engine) = engines::docker(spawn) {
+        hold(&Subject::docker("docker", &engine.socket, None));
+    }
+}

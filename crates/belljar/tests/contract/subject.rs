@@ -1,6 +1,10 @@
 //! What the contract is held against: a provider, and how it is asked for.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use belljar::{Engine, ProviderName, Request, Session, SessionBuilder};
+use belljar_providers::{DockerProvider, DockerSettings};
 
 /// What a check relies on, beyond running programs and telling the truth about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,22 @@ impl Subject {
             provider: ProviderName::Venv,
             image: None,
             promised: &[Promise::Always, Promise::Bounds],
+        }
+    }
+
+    /// An engine that answers on this socket.
+    pub(crate) fn docker(label: &'static str, socket: &Path, runtime: Option<&str>) -> Self {
+        let settings = DockerSettings {
+            host: Some(format!("unix://{}", socket.display())),
+            runtime: runtime.map(str::to_owned),
+            ..DockerSettings::default()
+        };
+        Self {
+            label,
+            engine: Engine::new(Arc::new(DockerProvider::new(settings))),
+            provider: ProviderName::Docker,
+            image: Some(super::engines::IMAGE.to_owned()),
+            promised: ALL,
         }
     }
 

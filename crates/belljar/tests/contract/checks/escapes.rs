@@ -10,7 +10,7 @@ pub(super) async fn host_files(subject: &Subject) -> Outcome {
         "import os\n\
          def tried(path):\n    try:\n        return open(path).read()[:20]\n    except OSError:\n        return 'refused'\n\
          print(tried({secret:?}), tried('/proc/1/root' + {secret:?}), tried('/etc/shadow'), tried('/proc/self/root/etc/shadow'))\n\
-         print([name for name in ('/home', '/var/lib', '/sys/firmware', '/boot') if os.path.isdir(name) and os.access(name, os.R_OK) and os.listdir(name)])",
+         print([name for name in ('/home', '/sys/firmware', '/boot') if os.path.isdir(name) and os.access(name, os.R_OK) and os.listdir(name)])",
     );
     let said = printed(subject, &code).await;
     let _ = std::fs::remove_file(&secret);

@@ -1,0 +1,172 @@
+//! What a container is made with (R33).
+
+use std::collections::HashMap;
+
+use belljar_core::mount::Access;
+use belljar_core::plan::WORK_DIR;
+use belljar_core::{Limits, Plan};
+use bollard::models::{
+    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, ResourcesUlimits,
+};
+
+use super::owner;
+
+/// Where the agent stands in every image of ours.
+pub(super) const AGENT: &str = "/.belljar/agent";
+
+/// Everything in which one container differs from another, as far as it can be known before there is a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub image: String,
+    memory: u64,
+    disk: u64,
+    tasks: u32,
+    open_files: u32,
+    cpu_percent: Option<u32>,
+    runtime: Option<String>,
+    /// Mounts that the request asked for, as the engine writes them.
+    binds: Vec<String>,
+}
+
+impl Shape {
+    pub(super) fn new(image: &str, plan: &Plan, runtime: Option<&str>) -> Self {
+        let limits = plan.limits();
+        let binds = plan.mounts().iter().map(|mount| {
+            let access = match mount.access() {
+                Access::ReadOnly => "ro",
+                Access::ReadWrite => "rw",
+            };
+            format!("{}:{}:{access}", mount.host().display(), mount.guest().display())
+        });
+        Self::of(image, limits, runtime, binds.collect())
+    }
+
+    /// For looking into an image.
+    pub(super) fn of(image: &str, limits: &Limits, runtime: Option<&str>, binds: Vec<String>) -> Self {
+        Self {
+            image: image.to_owned(),
+            memory: limits.memory().get(),
+            disk: limits.disk().get(),
+            tasks: limits.tasks(),
+            open_files: limits.open_files(),
+            cpu_percent: limits.cpu_percent(),
+            runtime: runtime.map(str::to_owned),
+            binds,
+        }
+    }
+
+    /// Whether such a container can wait for a request: one that shows what only one request may see cannot.
+    pub(super) fn can_wait(&self) -> bool {
+        self.binds.is_empty()
+    }
+
+    pub(super) fn binds(&self) -> &[String] {
+        &self.binds
+    }
+
+    /// What the engine is told. `uid` is no other container's of ours.
+    pub(super) fn body(&self, sandbox: &str, uid: u32) -> ContainerCreateBody {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let scratch = |size: u64, mode: &str| {
+            format!("rw,exec,nosuid,nodev,size={size},mode={mode},uid={uid},gid={uid}")
+        };
+        let host = HostConfig {
+            network_mode: Some("none".to_owned()),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            security_opt: Some(vec!["no-new-privileges".to_owned()]),
+            privileged: Some(false),
+            readonly_rootfs: Some(true),
+            ipc_mode: Some("private".to_owned()),
+            cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+            memory: Some(number(self.memory)),
+            // Together with swap: so there is none.
+            memory_swap: Some(number(self.memory)),
+            nano_cpus: self.cpu_percent.map(|percent| i64::from(percent) * 10_000_000),
+            // The agent is one of them.
+            pids_limit: Some(i64::from(self.tasks) + 2),
+            ulimits: Some(vec![
+                ulimit("nofile", i64::from(self.open_files.max(256))),
+                ulimit("core", 0),
+            ]),
+            tmpfs: Some(HashMap::from([
+                (WORK_DIR.to_owned(), scratch(self.disk, "0755")),
+                ("/tmp".to_owned(), scratch(self.disk, "1777")),
+            ])),
+            shm_size: Some(number(self.disk.clamp(1 << 20, 64 << 20))),
+            binds: Some(self.binds.clone()),
+            // What a guest prints is nobody's to keep but the caller's.
+            log_config: Some(HostConfigLogConfig {
+                typ: Some("none".to_owned()),
+                config: None,
+            }),
+            runtime: self.runtime.clone(),
+            ..HostConfig::default()
+        };
+        ContainerCreateBody {
+            image: Some(self.image.clone()),
+            entrypoint: Some(vec![AGENT.to_owned(), WORK_DIR.to_owned()]),
+            cmd: Some(Vec::new()),
+            hostname: Some("belljar".to_owned()),
+            user: Some(format!("{uid}:{uid}")),
+            working_dir: Some("/".to_owned()),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            open_stdin: Some(true),
+            // When our end of its input goes, its input ends: the agent goes, and so does the container.
+            stdin_once: Some(true),
+            tty: Some(false),
+            network_disabled: Some(true),
+            labels: Some(HashMap::from([
+                (owner::OWNER.to_owned(), owner::own().to_owned()),
+                (owner::SANDBOX.to_owned(), sandbox.to_owned()),
+            ])),
+            host_config: Some(host),
+            ..ContainerCreateBody::default()
+        }
+    }
+}
+
+fn ulimit(name: &str, value: i64) -> ResourcesUlimits {
+    ResourcesUlimits {
+        name: Some(name.to_owned()),
+        soft: Some(value),
+        hard: Some(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belljar_core::Policy;
+
+    use super::*;
+
+    /// R33: every hardening option, whatever the request.
+    #[test]
+    fn r33_every_container_is_hardened() {
+        let limits = Policy::builtin("standard").unwrap().limits;
+        let body = Shape::of("image", &limits, None, Vec::new()).body("bj-1", 20_001);
+        let host = body.host_config.unwrap();
+        assert_eq!(host.network_mode.as_deref(), Some("none"));
+        assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
+        assert_eq!(host.cap_add, None);
+        assert_eq!(host.security_opt, Some(vec!["no-new-privileges".to_owned()]));
+        assert_eq!(host.privileged, Some(false));
+        assert_eq!(host.readonly_rootfs, Some(true));
+        assert_eq!(host.memory, Some(256 << 20));
+        assert_eq!(host.memory_swap, host.memory);
+        assert!(host.pids_limit.is_some_and(|limit| limit > 0 && limit < 200));
+        assert_eq!(host.binds, Some(Vec::new()));
+        assert_eq!(
+            (host.pid_mode, host.uts_mode, host.userns_mode),
+            (None, None, None)
+        );
+        assert_eq!(host.devices, None);
+        assert_eq!(body.user.as_deref(), Some("20001:20001"));
+        let tmpfs = host.tmpfs.unwrap();
+        for place in ["/workspace", "/tmp"] {
+            let options = &tmpfs[place];
+            assert!(options.contains("nosuid,nodev,size=67108864"), "{options}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Images: having the one that was asked for, one made of it with the agent inside, and knowing what it can run.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use belljar_core::language::{Recipe, TABLE};
+use belljar_core::{Language, Policy, ProviderError, Toolchain};
+use belljar_linux::agent::{PROGRAM, runner_files};
+use bollard::models::{ContainerConfig, ContainerCreateBody};
+use bollard::query_parameters::{
+    CommitContainerOptions, CreateContainerOptions, CreateImageOptions, UploadToContainerOptions,
+};
+use futures_util::StreamExt;
+use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
+
+use super::connect::Connection;
+use super::container::{AGENT, Shape};
+use super::place::Raised;
+use super::problem;
+use super::{Shared, owner};
+use crate::agent::Line;
+
+/// The name of what is made.
+const DERIVED: &str = "belljar-agent";
+/// Where programs are looked for in an image that does not say.
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// An image that can be used.
+#[derive(Debug)]
+pub(super) struct Image {
+    /// The one with the agent inside.
+    pub derived: String,
+    pub toolchains: BTreeMap<Language, Toolchain>,
+}
+
+/// Those that were used before, by the name that was asked for and the id that it meant.
+#[derive(Debug, Default)]
+pub(super) struct Images {
+    known: Mutex<HashMap<(String, String), Arc<Image>>>,
+}
+
+impl Images {
+    /// The image of that name, fetched and made ready where it was not.
+    pub(super) async fn acquaint(
+        &self,
+        shared: &Arc<Shared>,
+        connection: &Arc<Connection>,
+        name: &str,
+    ) -> Result<Arc<Image>, ProviderError> {
+        let mut known = self.known.lock().await;
+        let base = base(shared, connection, name).await?;
+        let key = (name.to_owned(), base.id.clone());
+        if let Some(image) = known.get(&key) {
+            return Ok(Arc::clone(image));
+        }
+        let derived = derive(connection, name, &base.id).await?;
+        let toolchains = look_into(shared, connection, name, &derived, &base.path).await?;
+        let image = Arc::new(Image { derived, toolchains });
+        known.insert(key, Arc::clone(&image));
+        Ok(image)
+    }
+}
+
+struct Base {
+    id: String,
+    path: String,
+}
+
+async fn base(shared: &Shared, connection: &Connection, name: &str) -> Result<Base, ProviderError> {
+    let docker = &connection.docker;
+    let found = match docker.inspect_image(name).await {
+        Err(error) if problem::is_not_found(&error) => {
+            pull(shared, connection, name).await?;
+            docker.inspect_image(name).await
+        }
+        found => found,
+    };
+    let found = found.map_err(|error| problem::engine("look at an image", &error))?;
+    let variables = found.config.and_then(|config| config.env).unwrap_or_default();
+    let path = variables
+        .iter()
+        .find_map(|variable| variable.strip_prefix("PATH="));
+    Ok(Base {
+        id: found.id.unwrap_or_default(),
+        path: path.unwrap_or(USUAL_PATH).to_owned(),
+    })
+}
+
+/// Fetches an image, and tells how far it is.
+async fn pull(shared: &Shared, connection: &Connection, name: &str) -> Result<(), ProviderError> {
+    let tell = |text: &str| {
+        if let Some(progress) = &shared.settings.progress {
+            progress(text);
+        }
+    };
+    tell(&format!("fetching the image {name}"));
+    // Without a tag an engine would fetch all there are.
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let tag = (!last.contains(':') && !name.contains('@')).then(|| "latest".to_owned());
+    let options = CreateImageOptions {
+        from_image: Some(name.to_owned()),
+        tag,
+        ..CreateImageOptions::default()
+    };
+    let mut steps = connection.docker.create_image(Some(options), None, None);
+    while let Some(step) = steps.next().await {
+        let step = step.map_err(|error| unavailable(name, &problem::text(&error)))?;
+        if let Some(error) = step.error_detail.and_then(|detail| detail.message) {
+            return Err(unavailable(name, &error));
+        }
+        if let Some(status) = step.status {
+            tell(&format!("{name}: {} {status}", step.id.unwrap_or_default()));
+        }
+    }
+    Ok(())
+}
+
+fn unavailable(name: &str, why: &str) -> ProviderError {
+    ProviderError::Image {
+        image: name.to_owned(),
+        why: format!("it is not there and cannot be fetched: {why}"),
+        fix: format!(
+            "check its name, or put it there without a registry: `docker load`, `docker import` or `docker build -t {name}`"
+        ),
+    }
+}
+
+/// The image with the agent and the runners in it; made where it is not there.
+async fn derive(connection: &Connection, name: &str, base: &str) -> Result<String, ProviderError> {
+    let docker = &connection.docker;
+    let tag = tag(base);
+    let derived = format!("{DERIVED}:{tag}");
+    if docker.inspect_image(&derived).await.is_ok() {
+        return Ok(derived);
+    }
+    let failed = |error| problem::engine("make an image", &error);
+    let labels = HashMap::from([(owner::OWNER.to_owned(), owner::own().to_owned())]);
+    let body = ContainerCreateBody {
+        image: Some(name.to_owned()),
+        entrypoint: Some(vec![AGENT.to_owned()]),
+        cmd: Some(Vec::new()),
+        labels: Some(labels),
+        ..ContainerCreateBody::default()
+    };
+    let made = docker
+        .create_container(None::<CreateContainerOptions>, body)
+        .await
+        .map_err(failed)?;
+    let committed = async {
+        let archive = archive().map_err(|source| ProviderError::Io {
+            operation: "make",
+            object: "an archive".to_owned(),
+            source,
+        })?;
+        let to = UploadToContainerOptions {
+            path: "/".to_owned(),
+            ..UploadToContainerOptions::default()
+        };
+        let archive = bollard::body_full(archive.into());
+        docker
+            .upload_to_container(&made.id, Some(to), archive)
+            .await
+            .map_err(failed)?;
+        let options = CommitContainerOptions {
+            container: Some(made.id.clone()),
+            repo: Some(DERIVED.to_owned()),
+            tag: Some(tag.clone()),
+            ..CommitContainerOptions::default()
+        };
+        // Its labels are the image's own: no engine owns it.
+        let config = ContainerConfig {
+            labels: Some(HashMap::from([("belljar.base".to_owned(), name.to_owned())])),
+            ..ContainerConfig::default()
+        };
+        docker.commit_container(options, config).await.map_err(failed)
+    };
+    let committed = committed.await;
+    owner::remove(docker, &made.id).await;
+    committed.map(|_| derived)
+}
+
+/// Changes with everything that is put in.
+fn tag(base: &str) -> String {
+    static INSIDE: OnceLock<Vec<u8>> = OnceLock::new();
+    let inside = INSIDE.get_or_init(|| archive().unwrap_or_default());
+    let mut hash = Sha256::new();
+    hash.update(base);
+    hash.update(inside);
+    hash.finalize()[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// What is put into an image: the agent, the runners, and the directories that are mounted over.
+fn archive() -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut put = |path: &str, mode: u32, kind: tar::EntryType, content: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(mode);
+        header.set_size(content.len() as u64);
+        header.set_entry_type(kind);
+        header.set_mtime(1);
+        header.set_uid(0);
+        header.set_gid(0);
+        archive.append_data(&mut header, path.trim_start_matches('/'), content)
+    };
+    for directory in ["/workspace", "/tmp", "/.belljar"] {
+        put(directory, 0o755, tar::EntryType::Directory, &[])?;
+    }
+    put(AGENT, 0o755, tar::EntryType::Regular, PROGRAM)?;
+    let mut made = std::collections::BTreeSet::new();
+    for (path, content) in runner_files() {
+        if let Some((above, _)) = path.rsplit_once('/')
+            && made.insert(above.to_owned())
+        {
+            put(above, 0o755, tar::EntryType::Directory, &[])?;
+        }
+        put(&path, 0o644, tar::EntryType::Regular, &content)?;
+    }
+    archive.into_inner()
+}
+
+/// Which languages it can run, by a container of it.
+async fn look_into(
+    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
+    name: &str,
+    derived: &str,
+    path: &str,
+) -> Result<BTreeMap<Language, Toolchain>, ProviderError> {
+    let Some(policy) = Policy::builtin("standard") else {
+        return Ok(BTreeMap::new());
+    };
+    let shape = Shape::of(
+        derived,
+        &policy.limits,
+        shared.settings.runtime.as_deref(),
+        Vec::new(),
+    );
+    let container = format!("bj-look-{}", tag(derived).get(..8).unwrap_or_default());
+    let raised = Raised::raise(shared, connection, &shape, &container).await;
+    let raised = raised.map_err(|error| match error {
+        ProviderError::Engine { why, fix, .. } => ProviderError::Image {
+            image: name.to_owned(),
+            why,
+            fix,
+        },
+        other => other,
+    })?;
+    let line = Arc::clone(raised.line());
+    let mut found = BTreeMap::new();
+    for spec in TABLE {
+        for recipe in spec.recipes {
+            if let Some(toolchain) = try_recipe(&line, recipe, path).await {
+                found.insert(spec.language, toolchain);
+                break;
+            }
+        }
+    }
+    raised.close().await;
+    Ok(found)
+}
+
+async fn try_recipe(line: &Line, recipe: &'static Recipe, path: &str) -> Option<Toolchain> {
+    let mut programs = Vec::new();
+    for names in recipe.programs {
+        programs.push(locate(line, names, path).await?);
+    }
+    Some(Toolchain {
+        recipe,
+        programs,
+        version: String::new(),
+        shows: Vec::new(),
+        env: BTreeMap::new(),
+    })
+}
+
+/// The first program of one of these names on the path.
+async fn locate(line: &Line, names: &[&str], path: &str) -> Option<PathBuf> {
+    let dirs: Vec<&str> = path.split(':').filter(|dir| dir.starts_with('/')).collect();
+    let candidates = names
+        .iter()
+        .flat_map(|name| dirs.iter().map(move |dir| format!("{dir}/{name}")));
+    let looks = candidates.map(|candidate| async move {
+        let found = line.look(&candidate, 0).await.ok()?;
+        (found.kind().is_file() && found.is_executable()).then(|| PathBuf::from(candidate))
+    });
+    futures_util::future::join_all(looks)
+        .await
+        .into_iter()
+        .flatten()
+        .next()
+}

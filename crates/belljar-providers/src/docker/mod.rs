@@ -1,0 +1,278 @@
+//! Containers of a Docker engine, or of one that speaks its language as Podman does.
+//!
+//! A sandbox is a container of its own whose first process is the agent. What the agent and the runners need is put into an image
+//! made of the one that was asked for, once; so no path of the host is shown, and the engine may be on another machine.
+
+mod connect;
+mod container;
+mod image;
+mod owner;
+mod place;
+mod pool;
+mod problem;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use belljar_core::guard::Missing;
+use belljar_core::provider::BoxFuture;
+use belljar_core::{
+    Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, Provider, ProviderError,
+    ProviderName, Sandbox, Support,
+};
+
+use crate::agent::AgentSandbox;
+use crate::background::Background;
+use connect::{Connection, connect};
+use image::Images;
+use pool::Pool;
+
+/// How long what was found out about an engine is believed.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+/// What is told while something takes long.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How the engine is reached, and what is asked of it.
+#[derive(Clone, Default)]
+pub struct DockerSettings {
+    /// Where it listens, as `DOCKER_HOST` has it; unset: that variable, else the usual sockets of Docker and Podman.
+    pub host: Option<String>,
+    /// Another runtime than its usual one, such as `runsc`.
+    pub runtime: Option<String>,
+    /// The image of a request that names none.
+    pub image: Option<String>,
+    /// How many containers wait for each kind of request that came before.
+    pub stock: Option<usize>,
+    /// Is told of what takes long.
+    pub progress: Option<Progress>,
+}
+
+impl fmt::Debug for DockerSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DockerSettings")
+            .field("host", &self.host)
+            .field("runtime", &self.runtime)
+            .field("image", &self.image)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Document 004's.
+const USUAL_IMAGE: &str = "python:3.11-slim";
+
+/// Sandboxes that are containers.
+#[derive(Debug)]
+pub struct DockerProvider {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: DockerSettings,
+    background: Background,
+    connection: Mutex<Option<(Instant, Result<Arc<Connection>, Missing>)>>,
+    images: Images,
+    pool: Pool,
+}
+
+impl Default for DockerProvider {
+    fn default() -> Self {
+        Self::new(DockerSettings::default())
+    }
+}
+
+impl DockerProvider {
+    pub fn new(settings: DockerSettings) -> Self {
+        let stock = settings.stock.unwrap_or(1);
+        Self {
+            shared: Arc::new(Shared {
+                settings,
+                background: Background::default(),
+                connection: Mutex::new(None),
+                images: Images::default(),
+                pool: Pool::new(stock),
+            }),
+        }
+    }
+}
+
+impl Drop for DockerProvider {
+    fn drop(&mut self) {
+        // Sandboxes in use may outlive the provider; those that wait for use do not.
+        self.shared.pool.close(&self.shared.background);
+    }
+}
+
+impl Shared {
+    /// The engine, as it answered a moment ago. Blocks for as long as it takes to ask.
+    fn connection(&self) -> Result<Arc<Connection>, Missing> {
+        let mut known = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((when, found)) = &*known
+            && when.elapsed() < BELIEVED
+        {
+            return found.clone();
+        }
+        let before = known.as_ref().and_then(|(_, found)| found.as_ref().ok().cloned());
+        let settings = self.settings.clone();
+        let found = self.background.wait(async move {
+            match before {
+                // The same connection serves as long as it answers.
+                Some(connection) if connection.answers().await => Ok(connection),
+                _ => connect(&settings).await.map(Arc::new),
+            }
+        });
+        let found = found.unwrap_or_else(|error| {
+            Err(Missing {
+                why: error.to_string(),
+                fix: String::new(),
+            })
+        });
+        *known = Some((Instant::now(), found.clone()));
+        found
+    }
+
+    fn image(&self, named: Option<&str>) -> String {
+        named
+            .or(self.settings.image.as_deref())
+            .unwrap_or(USUAL_IMAGE)
+            .to_owned()
+    }
+
+    /// The engine, or why a sandbox cannot be made without it.
+    fn reached(&self) -> Result<Arc<Connection>, ProviderError> {
+        self.connection().map_err(|missing| ProviderError::Engine {
+            engine: "docker".to_owned(),
+            why: missing.why,
+            fix: missing.fix,
+        })
+    }
+
+    async fn open(self: Arc<Self>, id: String, plan: Arc<Plan>) -> Result<Box<dyn Sandbox>, ProviderError> {
+        let connection = {
+            let shared = Arc::clone(&self);
+            let reached = tokio::task::spawn_blocking(move || shared.reached()).await;
+            reached.map_err(|_| ProviderError::Protocol("asking the engine broke off".to_owned()))??
+        };
+        let image = self.image(plan.image());
+        let made = Pool::take(&self, &connection, &image, &id, &plan).await?;
+        let name = ProviderName::Docker.word();
+        Ok(Box::new(AgentSandbox::open(id, name, plan, made).await?))
+    }
+}
+
+impl Provider for DockerProvider {
+    fn name(&self) -> ProviderName {
+        ProviderName::Docker
+    }
+
+    fn presence(&self) -> Result<String, Missing> {
+        self.shared
+            .connection()
+            .map(|connection| connection.version.clone())
+    }
+
+    fn capabilities(&self, languages: &[Language]) -> Capabilities {
+        self.capabilities_of(None, languages)
+            .unwrap_or_else(|_| capabilities(BTreeMap::new()))
+    }
+
+    fn capabilities_of(
+        &self,
+        image: Option<&str>,
+        languages: &[Language],
+    ) -> Result<Capabilities, ProviderError> {
+        if languages.is_empty() {
+            return Ok(capabilities(BTreeMap::new()));
+        }
+        let connection = self.shared.reached()?;
+        let shared = Arc::clone(&self.shared);
+        let image = self.shared.image(image);
+        let found = self
+            .shared
+            .background
+            .wait(async move { shared.images.acquaint(&shared, &connection, &image).await });
+        let found = found.map_err(|source| ProviderError::Io {
+            operation: "look into",
+            object: "an image".to_owned(),
+            source,
+        })??;
+        let toolchains = found.toolchains.iter();
+        let wanted = toolchains
+            .filter(|(language, _)| languages.contains(language))
+            .map(|(language, toolchain)| (*language, toolchain.clone()));
+        Ok(capabilities(wanted.collect()))
+    }
+
+    fn examine(&self) -> Capabilities {
+        // Looking into an image could mean fetching it.
+        capabilities(BTreeMap::new())
+    }
+
+    fn open(&self, id: String, plan: Arc<Plan>) -> BoxFuture<'_, Result<Box<dyn Sandbox>, ProviderError>> {
+        Box::pin(Arc::clone(&self.shared).open(id, plan))
+    }
+}
+
+/// What every engine can be asked for. What it then really does is seen from inside of each container.
+fn capabilities(languages: BTreeMap<Language, belljar_core::Toolchain>) -> Capabilities {
+    let present = |detail: &str| Support::Present {
+        detail: detail.to_owned(),
+    };
+    let mut controls: BTreeMap<Control, Support> = ESSENTIAL
+        .map(|control| {
+            (
+                control,
+                present("asked of the engine, looked at in each container"),
+            )
+        })
+        .into();
+    for control in [
+        Control::CgroupNamespace,
+        Control::FreshUid,
+        Control::PrivateProc,
+        Control::Landlock,
+        Control::MemoryCgroup,
+        Control::PidsCgroup,
+        Control::CpuCgroup,
+        Control::UserNamespace,
+        Control::OwnKernel,
+    ] {
+        controls.insert(
+            control,
+            present("if the engine has it; looked at in each container"),
+        );
+    }
+    controls.insert(
+        Control::ProcessCount,
+        Support::Absent {
+            why: "a container counts tasks, threads among them".to_owned(),
+            fix: "use the native provider".to_owned(),
+        },
+    );
+    Capabilities {
+        provider: ProviderName::Docker,
+        isolation: IsolationLevel::Container,
+        controls,
+        essential: ESSENTIAL.into(),
+        networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
+        languages,
+        environments: BTreeMap::new(),
+    }
+}
+
+/// R33: without these a container is no wall.
+const ESSENTIAL: [Control; 10] = [
+    Control::MountNamespace,
+    Control::PidNamespace,
+    Control::NetworkNamespace,
+    Control::IpcNamespace,
+    Control::UtsNamespace,
+    Control::PrivateRoot,
+    Control::NoCapabilities,
+    Control::NoNewPrivileges,
+    Control::Seccomp,
+    Control::Rlimits,
+];
