@@ -88,21 +88,21 @@ class Tools:
         limits = self._session.limits
         plain_args = [self._argument(name, number + 1, thing, limits) for number, thing in enumerate(args)]
         plain_kwargs = {key: self._argument(name, repr(key), thing, limits) for key, thing in kwargs.items()}
-        # One step for all threads: a number is never used twice.
+        # One step for all threads: a number is never used twice, and the engine hears them in their order.
         with _counting:
             self._count += 1
             call = self._count
-        self._channel.expect(call, slot)
-        self._channel.send(
-            {
-                "event": "tool_call",
-                "id": self._session.cell,
-                "call": call,
-                "name": name,
-                "args": plain_args,
-                "kwargs": plain_kwargs,
-            }
-        )
+            self._channel.expect(call, slot)
+            self._channel.send(
+                {
+                    "event": "tool_call",
+                    "id": self._session.cell,
+                    "call": call,
+                    "name": name,
+                    "args": plain_args,
+                    "kwargs": plain_kwargs,
+                }
+            )
         return call
 
     def _argument(self, name, which, thing, limits):

@@ -31,14 +31,23 @@ pub struct Surroundings {
     pub variables: Vec<(String, String)>,
     /// Landlock's version there; 0 where there is none.
     pub landlock: u32,
-    /// What `/proc/self/limits` of the agent says: no limit can be set above it.
-    pub ceilings: String,
+    /// What the agent's own limits can be raised to: no guest's can be above that.
+    pub ceilings: [u64; wire::LIMITS],
     /// Whether the kernel bounds the memory of everything there together.
     pub memory_accounted: bool,
     /// Whether guests get walls of their own inside.
     pub walls: bool,
-    /// The user that guests become, where the agent is another one; it gives up its capabilities with that.
-    pub user: Option<u32>,
+    /// The users that guests become, where the agent is another one; they have none of its capabilities.
+    pub users: Option<Users>,
+}
+
+/// The users of a place where the agent is another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Users {
+    /// Owns the work directory.
+    pub writer: u32,
+    /// Owns nothing: a guest that may not write.
+    pub reader: u32,
 }
 
 impl Surroundings {
@@ -147,20 +156,58 @@ fn calls(stage: &Stage, surroundings: &Surroundings, streams: usize, has_landloc
     let work_dir = Arg::text(&surroundings.work_dir);
     calls.push(Call::new("WorkDir", libc::SYS_chdir, [work_dir]));
     first_to_die("FirstToDie", &mut calls);
-    let limits = spec::guest_limits(stage);
-    let ceiling = |resource| ceiling(&surroundings.ceilings, resource);
-    calls.extend(limit_calls("Rlimits", &limits, 1, ceiling));
+    let mut limits = spec::guest_limits(stage);
+    if surroundings.walls && !stage.file_write() && !has_landlock && surroundings.users.is_none() {
+        // Nothing else keeps it from writing: no file may hold a byte.
+        limits.file_size = 0;
+    }
+    let ceilings = &surroundings.ceilings;
+    let ceiling = |resource: Resource| ceilings.get(resource as usize).copied().unwrap_or(u64::MAX);
+    calls.extend(
+        limit_calls("Rlimits", &limits, 1, ceiling)
+            .into_iter()
+            .map(|call| {
+                // Not every kernel has these, and none of them is a wall.
+                let of = |resource: u32| call.args.get(1) == Some(&Arg::Number(i64::from(resource)));
+                let minor = [
+                    libc::RLIMIT_MSGQUEUE,
+                    libc::RLIMIT_SIGPENDING,
+                    libc::RLIMIT_NICE,
+                    libc::RLIMIT_RTPRIO,
+                ];
+                if minor.into_iter().any(of) {
+                    call.optional()
+                } else {
+                    call
+                }
+            }),
+    );
     if !surroundings.walls {
         return calls;
     }
-    if let Some(user) = surroundings.user {
+    if let Some(users) = surroundings.users {
+        for capability in OF_THE_AGENT {
+            let args = [i64::from(libc::PR_CAPBSET_DROP), capability, 0, 0, 0];
+            calls.push(Call::new("NoCapabilities", libc::SYS_prctl, args.map(Arg::Number)).expect(0));
+        }
+        let user = if stage.file_write() {
+            users.writer
+        } else {
+            users.reader
+        };
         let user = || Arg::from(i64::from(user));
         calls.push(Call::new("User", libc::SYS_setgroups, [0.into(), 0.into()]).expect(0));
         calls.push(Call::new("User", libc::SYS_setresgid, [user(), user(), user()]).expect(0));
         calls.push(Call::new("User", libc::SYS_setresuid, [user(), user(), user()]).expect(0));
     }
     // The bounding set is the container's to empty: it takes a capability to do that.
-    no_capabilities("NoCapabilities", 0, &mut calls);
+    let mut dropping = Vec::new();
+    no_capabilities("NoCapabilities", 0, &mut dropping);
+    calls.extend(dropping.into_iter().map(|call| {
+        // Not every kernel knows ambient ones. What has none is looked at afterwards.
+        let ambient = call.args.first() == Some(&Arg::Number(i64::from(libc::PR_CAP_AMBIENT)));
+        if ambient { call.optional() } else { call }
+    }));
     calls.extend(no_new_privileges("NoNewPrivileges"));
     if has_landlock {
         let args = [Arg::Fd(streams), 0.into()];
@@ -176,26 +223,9 @@ fn calls(stage: &Stage, surroundings: &Surroundings, streams: usize, has_landloc
     calls
 }
 
-/// What is written in `/proc/self/limits` for a resource: the second of its two numbers.
-fn ceiling(limits: &str, resource: Resource) -> u64 {
-    let name = match resource {
-        Resource::Core => "Max core file size",
-        Resource::Cpu => "Max cpu time",
-        Resource::Fsize => "Max file size",
-        Resource::Nofile => "Max open files",
-        Resource::Nproc => "Max processes",
-        Resource::Data => "Max data size",
-        Resource::Memlock => "Max locked memory",
-        Resource::Msgqueue => "Max msgqueue size",
-        Resource::Sigpending => "Max pending signals",
-        Resource::Nice => "Max nice priority",
-        Resource::Rtprio => "Max realtime priority",
-        _ => return u64::MAX,
-    };
-    let row = limits.lines().find_map(|line| line.strip_prefix(name));
-    let hard = row.and_then(|row| row.split_whitespace().nth(1));
-    hard.and_then(|word| word.parse().ok()).unwrap_or(u64::MAX)
-}
+/// Those that an agent has which is another user than its guests: to give files away, to read and write what is theirs, to end them, to
+/// become them, and to keep all of it from them.
+const OF_THE_AGENT: [i64; 7] = [0, 1, 3, 5, 6, 7, 8];
 
 /// Devices that programs write to as a matter of course.
 const DEVICES: [&str; 5] = [

@@ -7,9 +7,13 @@
 mod agent;
 mod background;
 mod docker;
+mod gvisor;
 mod place;
+mod pool;
 mod program;
+mod scratch;
 mod venv;
 
 pub use docker::{DockerProvider, DockerSettings, Progress};
+pub use gvisor::{GvisorProvider, GvisorSettings};
 pub use venv::VenvProvider;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use belljar_core::Provider;
 use belljar_engine::Engine;
 use belljar_linux::NativeProvider;
-use belljar_providers::{DockerProvider, VenvProvider};
+use belljar_providers::{DockerProvider, GvisorProvider, VenvProvider};
 
 /// An engine of one's own over this machine's walls. It has one launcher, which ends with the last
 /// clone and the last sandbox. Making it looks for nothing: other walls than the native one are looked for when a policy or a request
@@ -13,6 +13,7 @@ use belljar_providers::{DockerProvider, VenvProvider};
 pub fn native_engine() -> Engine {
     Engine::with_providers([
         Arc::new(NativeProvider::new()) as Arc<dyn Provider>,
+        Arc::new(GvisorProvider::default()),
         Arc::new(DockerProvider::default()),
         Arc::new(VenvProvider::new()),
     ])

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use belljar_linux::agent::wire::{HEAD, LARGEST, ask};
+use belljar_linux::agent::wire::{HEAD, LARGEST, LIMITS, ask};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -42,6 +42,7 @@ pub(crate) struct Connected {
     pub pid: u32,
     pub uid: u32,
     pub landlock: u32,
+    pub ceilings: [u64; LIMITS],
 }
 
 impl Line {
@@ -62,12 +63,18 @@ impl Line {
             runtime: runtime.clone(),
         });
         match tokio::time::timeout(HELLO, guests.recv()).await {
-            Ok(Some(Told::Hello { pid, uid, landlock })) => Ok(Connected {
+            Ok(Some(Told::Hello {
+                pid,
+                uid,
+                landlock,
+                ceilings,
+            })) => Ok(Connected {
                 line,
                 guests,
                 pid,
                 uid,
                 landlock,
+                ceilings,
             }),
             Ok(Some(_)) => Err(io::Error::other("the agent did not say that it is there")),
             Ok(None) => Err(io::Error::new(

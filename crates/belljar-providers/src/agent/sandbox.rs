@@ -133,6 +133,11 @@ impl AgentSandbox {
                 .or_insert_with(|| Observed::enforced("allowlist"));
             // A guest without these is not started: the calls say what they must return.
             controls.insert(Control::NoNewPrivileges, Observed::enforced("set"));
+            if let Some(users) = self.surroundings.users {
+                controls.insert(Control::NoCapabilities, Observed::enforced("none left to guests"));
+                let text = format!("uid {} of a kernel of its own", users.writer);
+                controls.insert(Control::FreshUid, Observed::enforced(text));
+            }
             match self.surroundings.landlock {
                 0 => Observed::absent("the kernel in there has none"),
                 version => Observed::enforced(format!("ABI {}", version.min(9))),

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use belljar_core::Control;
 use belljar_core::receipt::Observed;
+use belljar_linux::agent::wire::LIMITS;
 
 use super::counters::Counters;
 use super::line::{Connected, Line};
 
 /// The most that is read of one of the kernel's files.
 const MOST: u64 = 256 << 10;
+
+/// What gVisor's kernel says it is, whichever version it has.
+const GVISOR: &str = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016";
 
 /// What version 1 says of memory that has no limit is a page less than this.
 const UNLIMITED: u64 = 1 << 62;
@@ -32,8 +36,7 @@ pub(crate) struct Seen {
     pub landlock: u32,
     /// `/proc/self/status`.
     status: String,
-    /// `/proc/self/limits`.
-    pub limits: String,
+    pub ceilings: [u64; LIMITS],
     /// `/proc/self/mountinfo`.
     mounts: String,
     /// `/proc/self/cgroup`.
@@ -43,6 +46,7 @@ pub(crate) struct Seen {
     namespaces: BTreeMap<Control, Vec<u8>>,
     /// Whether it stands on the engine's own kernel.
     is_local: bool,
+    is_gvisor: bool,
 }
 
 impl Seen {
@@ -52,11 +56,11 @@ impl Seen {
         let files = futures_util::future::join_all(
             [
                 "/proc/self/status",
-                "/proc/self/limits",
                 "/proc/self/mountinfo",
                 "/proc/self/cgroup",
                 "/proc/net/dev",
                 "/proc/sys/kernel/random/boot_id",
+                "/proc/version",
             ]
             .map(|path| text(line, path)),
         );
@@ -67,7 +71,7 @@ impl Seen {
         let (files, links) = tokio::join!(files, links);
         let mut files = files.into_iter();
         let mut next = || files.next().unwrap_or_default();
-        let (status, limits, mounts, groups, devices, boot) =
+        let (status, mounts, groups, devices, boot, version) =
             (next(), next(), next(), next(), next(), next());
         let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self {
@@ -75,12 +79,13 @@ impl Seen {
             uid: connected.uid,
             landlock: connected.landlock,
             status,
-            limits,
+            ceilings: connected.ceilings,
             mounts,
             groups,
             devices,
             namespaces: links.into_iter().flatten().collect(),
             is_local: !own.is_empty() && own == boot,
+            is_gvisor: version.contains(GVISOR),
         }
     }
 
@@ -90,17 +95,20 @@ impl Seen {
             .find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
     }
 
-    /// Whether the place's own filter holds for everything in it.
-    pub(crate) fn has_filter(&self) -> bool {
-        self.status("Seccomp") == Some("2")
-    }
-
     /// Controls that are to be seen from inside of a container.
     pub(crate) fn controls(&self) -> BTreeMap<Control, Observed> {
         let mut controls: BTreeMap<Control, Observed> = NAMESPACES
             .map(|(control, name)| (control, self.namespace(control, name)))
             .into();
         controls.insert(Control::PrivateRoot, self.root());
+        controls.insert(
+            Control::OwnKernel,
+            if self.is_gvisor {
+                Observed::enforced("gVisor")
+            } else {
+                Observed::absent("the machine's own kernel serves it")
+            },
+        );
         let own_proc = self.pid == 1;
         controls.insert(
             Control::PrivateProc,
@@ -110,12 +118,12 @@ impl Seen {
                 Observed::absent("the host's processes are to be seen")
             },
         );
-        let none = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]
-            .iter()
-            .all(|set| {
-                self.status(set)
-                    .is_some_and(|bits| bits.bytes().all(|digit| digit == b'0'))
-            });
+        let is_empty = |set: &str| {
+            self.status(set)
+                .is_some_and(|bits| bits.bytes().all(|digit| digit == b'0'))
+        };
+        let none = ["CapInh", "CapPrm", "CapEff", "CapBnd"].into_iter().all(is_empty)
+            && (self.status("CapAmb").is_none() || is_empty("CapAmb"));
         controls.insert(
             Control::NoCapabilities,
             if none {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belljar_core::provider::Stream;
-use belljar_linux::agent::wire::{HEAD, PIECE, VERSION, ask, tell};
+use belljar_linux::agent::wire::{HEAD, LIMITS, PIECE, VERSION, ask, tell};
 use bytes::{Buf, Bytes, BytesMut};
 
 /// The longest frame that an agent sends.
@@ -16,6 +16,7 @@ pub(crate) enum Told {
         pid: u32,
         uid: u32,
         landlock: u32,
+        ceilings: [u64; LIMITS],
     },
     Found {
         mode: u32,
@@ -109,7 +110,16 @@ fn read(kind: u8, mut body: Bytes) -> Option<Told> {
             let [Ok(VERSION), Ok(pid), Ok(uid), Ok(landlock)] = words else {
                 return None;
             };
-            Told::Hello { pid, uid, landlock }
+            let mut ceilings = [0; LIMITS];
+            for ceiling in &mut ceilings {
+                *ceiling = body.try_get_u64_le().ok()?;
+            }
+            Told::Hello {
+                pid,
+                uid,
+                landlock,
+                ceilings,
+            }
         }
         tell::FOUND => Told::Found {
             mode: body.try_get_u32_le().ok()?,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
 use belljar_core::{Limits, Plan};
+use belljar_linux::agent::Users;
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, ResourcesUlimits,
 };
@@ -13,6 +14,26 @@ use super::owner;
 
 /// Where the agent stands in every image of ours.
 pub(super) const AGENT: &str = "/.belljar/agent";
+
+/// Whom guests become where the container's kernel is its own. There the agent is root, in a kernel that is no more than a program of the
+/// host's: pid 1 has no other protection from its own kind there, and there is no Landlock.
+pub(super) const USERS: Users = Users {
+    writer: 1000,
+    reader: 1001,
+};
+/// What the agent needs for that, of that kernel's.
+const OF_THE_AGENT: [&str; 7] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "KILL",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+];
+
+/// What a kernel of its own takes beside the guest.
+pub(crate) const KERNEL_MEMORY: u64 = 64 << 20;
 
 /// Everything in which one container differs from another, as far as it can be known before there is a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,38 +81,66 @@ impl Shape {
         self.binds.is_empty()
     }
 
+    /// Whether its runtime is gVisor's.
+    pub(super) fn has_own_kernel(&self) -> bool {
+        self.runtime.as_ref().is_some_and(|name| name.contains("runsc"))
+    }
+
     pub(super) fn binds(&self) -> &[String] {
         &self.binds
     }
 
     /// What the engine is told. `uid` is no other container's of ours.
-    pub(super) fn body(&self, sandbox: &str, uid: u32) -> ContainerCreateBody {
+    pub(super) fn body(&self, sandbox: &str, uid: u32, is_podman: bool) -> ContainerCreateBody {
+        let own_kernel = self.has_own_kernel();
+        let (user, owner) = if own_kernel { (0, USERS.writer) } else { (uid, uid) };
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let scratch = |size: u64, mode: &str| {
-            format!("rw,exec,nosuid,nodev,size={size},mode={mode},uid={uid},gid={uid}")
+            let options = format!("rw,exec,nosuid,nodev,size={size}");
+            if is_podman {
+                // It knows no owners here; there is one user in a container anyway. Without the last word it would take over the
+                // owner of the image's directory.
+                format!("{options},mode=1777,notmpcopyup")
+            } else {
+                format!("{options},mode={mode},uid={owner},gid={owner}")
+            }
         };
+        let memory = self.memory + if own_kernel { KERNEL_MEMORY } else { 0 };
+        // A guest that may not write is another user there.
+        let shared = if own_kernel { "0755" } else { "1777" };
+        let mut tmpfs = HashMap::from([
+            (WORK_DIR.to_owned(), scratch(self.disk, "0755")),
+            ("/tmp".to_owned(), scratch(self.disk, shared)),
+        ]);
+        if own_kernel {
+            tmpfs.insert("/dev/shm".to_owned(), scratch(self.disk.min(64 << 20), shared));
+        }
+        let mut entrypoint = vec![AGENT.to_owned(), WORK_DIR.to_owned()];
+        if own_kernel {
+            entrypoint.push(owner.to_string());
+        }
         let host = HostConfig {
             network_mode: Some("none".to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
+            cap_add: own_kernel.then(|| OF_THE_AGENT.map(str::to_owned).to_vec()),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
             privileged: Some(false),
             readonly_rootfs: Some(true),
-            ipc_mode: Some("private".to_owned()),
+            ipc_mode: Some(if own_kernel { "none" } else { "private" }.to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-            memory: Some(number(self.memory)),
+            memory: Some(number(memory)),
             // Together with swap: so there is none.
-            memory_swap: Some(number(self.memory)),
+            memory_swap: Some(number(memory)),
             nano_cpus: self.cpu_percent.map(|percent| i64::from(percent) * 10_000_000),
-            // The agent is one of them.
-            pids_limit: Some(i64::from(self.tasks) + 2),
+            // The agent is one of them. Of a kernel of its own the host sees other tasks than the guest's; that one counts.
+            pids_limit: (!own_kernel).then(|| i64::from(self.tasks) + 2),
             ulimits: Some(vec![
                 ulimit("nofile", i64::from(self.open_files.max(256))),
                 ulimit("core", 0),
+                // Of a user that no other container has. Some engines would set one of their own that they cannot have.
+                ulimit("nproc", i64::from(self.tasks) + 2),
             ]),
-            tmpfs: Some(HashMap::from([
-                (WORK_DIR.to_owned(), scratch(self.disk, "0755")),
-                ("/tmp".to_owned(), scratch(self.disk, "1777")),
-            ])),
+            tmpfs: Some(tmpfs),
             shm_size: Some(number(self.disk.clamp(1 << 20, 64 << 20))),
             binds: Some(self.binds.clone()),
             // What a guest prints is nobody's to keep but the caller's.
@@ -104,10 +153,10 @@ impl Shape {
         };
         ContainerCreateBody {
             image: Some(self.image.clone()),
-            entrypoint: Some(vec![AGENT.to_owned(), WORK_DIR.to_owned()]),
+            entrypoint: Some(entrypoint),
             cmd: Some(Vec::new()),
             hostname: Some("belljar".to_owned()),
-            user: Some(format!("{uid}:{uid}")),
+            user: Some(format!("{user}:{user}")),
             working_dir: Some("/".to_owned()),
             attach_stdin: Some(true),
             attach_stdout: Some(true),
@@ -145,7 +194,7 @@ mod tests {
     #[test]
     fn r33_every_container_is_hardened() {
         let limits = Policy::builtin("standard").unwrap().limits;
-        let body = Shape::of("image", &limits, None, Vec::new()).body("bj-1", 20_001);
+        let body = Shape::of("image", &limits, None, Vec::new()).body("bj-1", 20_001, false);
         let host = body.host_config.unwrap();
         assert_eq!(host.network_mode.as_deref(), Some("none"));
         assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));

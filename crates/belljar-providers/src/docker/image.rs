@@ -21,6 +21,7 @@ use super::place::Raised;
 use super::problem;
 use super::{Shared, owner};
 use crate::agent::Line;
+use crate::pool::{Waiting, fresh_name};
 
 /// The name of what is made.
 const DERIVED: &str = "belljar-agent";
@@ -207,8 +208,9 @@ fn archive() -> std::io::Result<Vec<u8>> {
         header.set_gid(0);
         archive.append_data(&mut header, path.trim_start_matches('/'), content)
     };
-    for directory in ["/workspace", "/tmp", "/.belljar"] {
-        put(directory, 0o755, tar::EntryType::Directory, &[])?;
+    // Some engines give what they mount there the mode of what it is mounted on.
+    for (directory, mode) in [("/workspace", 0o1777), ("/tmp", 0o1777), ("/.belljar", 0o755)] {
+        put(directory, mode, tar::EntryType::Directory, &[])?;
     }
     put(AGENT, 0o755, tar::EntryType::Regular, PROGRAM)?;
     let mut made = std::collections::BTreeSet::new();
@@ -240,8 +242,7 @@ async fn look_into(
         shared.settings.runtime.as_deref(),
         Vec::new(),
     );
-    let container = format!("bj-look-{}", tag(derived).get(..8).unwrap_or_default());
-    let raised = Raised::raise(shared, connection, &shape, &container).await;
+    let raised = Raised::raise(shared, connection, &shape, &fresh_name()).await;
     let raised = raised.map_err(|error| match error {
         ProviderError::Engine { why, fix, .. } => ProviderError::Image {
             image: name.to_owned(),

@@ -8,7 +8,6 @@ mod container;
 mod image;
 mod owner;
 mod place;
-mod pool;
 mod problem;
 
 use std::collections::BTreeMap;
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use belljar_core::guard::Missing;
 use belljar_core::provider::BoxFuture;
+use belljar_core::request::Workspace;
 use belljar_core::{
     Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, Provider, ProviderError,
     ProviderName, Sandbox, Support,
@@ -25,9 +25,11 @@ use belljar_core::{
 
 use crate::agent::AgentSandbox;
 use crate::background::Background;
+use crate::pool::{Make, Pool, made};
 use connect::{Connection, connect};
+use container::Shape;
 use image::Images;
-use pool::Pool;
+use place::Raised;
 
 /// How long what was found out about an engine is believed.
 const BELIEVED: Duration = Duration::from_secs(5);
@@ -75,7 +77,7 @@ struct Shared {
     background: Background,
     connection: Mutex<Option<(Instant, Result<Arc<Connection>, Missing>)>>,
     images: Images,
-    pool: Pool,
+    pool: Pool<Shape, Raised>,
 }
 
 impl Default for DockerProvider {
@@ -157,9 +159,45 @@ impl Shared {
             reached.map_err(|_| ProviderError::Protocol("asking the engine broke off".to_owned()))??
         };
         let image = self.image(plan.image());
-        let made = Pool::take(&self, &connection, &image, &id, &plan).await?;
+        let (raised, waited) = self.take(&connection, &image, &id, &plan).await?;
+        let origin = if waited {
+            "container started ahead"
+        } else {
+            "made on demand"
+        };
         let name = ProviderName::Docker.word();
-        Ok(Box::new(AgentSandbox::open(id, name, plan, made).await?))
+        let sandbox = AgentSandbox::open(id, name, plan, raised.into_made(origin)).await?;
+        Ok(Box::new(sandbox))
+    }
+
+    /// A container for `plan`, and whether it waited.
+    async fn take(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        image: &str,
+        id: &str,
+        plan: &Plan,
+    ) -> Result<(Raised, bool), ProviderError> {
+        if let Workspace::Directory(_) = plan.workspace() {
+            return Err(ProviderError::ControlMissing {
+                control: Control::PrivateRoot,
+                why: "a container's work directory is its own".to_owned(),
+                fix: "mount the directory somewhere else, or use the native provider".to_owned(),
+            });
+        }
+        let (shared, engine, asked) = (Arc::clone(self), Arc::clone(connection), image.to_owned());
+        let acquainting = async move { shared.images.acquaint(&shared, &engine, &asked).await };
+        let image = made(&self.background, Box::pin(acquainting)).await?;
+        let shape = Shape::new(&image.derived, plan, self.settings.runtime.as_deref());
+        let (shared, engine, wanted) = (Arc::clone(self), Arc::clone(connection), shape.clone());
+        let make: Make<Raised> = Arc::new(move |name| {
+            let (shared, engine, shape) = (Arc::clone(&shared), Arc::clone(&engine), wanted.clone());
+            Box::pin(async move { Raised::raise(&shared, &engine, &shape, &name).await })
+        });
+        if shape.can_wait() {
+            return self.pool.take(&self.background, &shape, id, make).await;
+        }
+        Ok((made(&self.background, make(id.to_owned())).await?, false))
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use bollard::Docker;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 
+use crate::scratch::start_time;
+
 /// The label that everything of ours carries: the engine's kernel, its pid and when it started.
 pub(super) const OWNER: &str = "belljar.owner";
 /// The id of the sandbox.
@@ -26,12 +28,6 @@ pub(super) fn own() -> &'static str {
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
-}
-
-/// When a process started, in ticks since boot.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// Whether the owner of that name is on this machine and gone.

@@ -17,12 +17,13 @@ use bollard::query_parameters::{
 use futures_util::StreamExt;
 
 use super::connect::Connection;
-use super::container::Shape;
+use super::container::{Shape, USERS};
 use super::problem;
 use super::{Shared, owner};
-use crate::agent::{Connected, Held, Line, Made, Seen};
+use crate::agent::{Connected, Counters, Held, Line, Made, Seen};
 use crate::background::Background;
 use crate::place::{Place, Used};
+use crate::pool::Waiting;
 
 /// How long an engine may take to remove a container.
 const REMOVING: Duration = Duration::from_secs(30);
@@ -33,6 +34,7 @@ pub(super) struct Raised {
     place: DockerPlace,
     connected: Connected,
     seen: Seen,
+    own_kernel: bool,
 }
 
 impl Raised {
@@ -48,7 +50,7 @@ impl Raised {
             name: Some(name.to_owned()),
             ..CreateContainerOptions::default()
         };
-        let body = shape.body(name, uid_of(name));
+        let body = shape.body(name, uid_of(name), connection.is_podman);
         let created = docker
             .create_container(Some(options), body)
             .await
@@ -68,6 +70,7 @@ impl Raised {
                 place,
                 connected,
                 seen,
+                own_kernel: shape.has_own_kernel(),
             }),
             Err(error) => {
                 let _ = place.remove().await;
@@ -80,10 +83,6 @@ impl Raised {
         &self.connected.line
     }
 
-    pub(super) async fn close(mut self) {
-        let _ = self.place.remove().await;
-    }
-
     /// For a plan: with what was found out about it.
     pub(super) fn into_made(mut self, origin: &'static str) -> Made {
         let bounded = |control| {
@@ -94,7 +93,12 @@ impl Raised {
             memory: !bounded(Control::MemoryCgroup),
             processes: !bounded(Control::PidsCgroup),
         };
-        let counters = self.seen.counters();
+        // A group without limits is somebody else's as well, and so is what it counts.
+        let counters = if held.memory {
+            Counters::default()
+        } else {
+            self.seen.counters()
+        };
         self.place.origin = origin;
         Made {
             surroundings: Surroundings {
@@ -102,16 +106,28 @@ impl Raised {
                 places: Vec::new(),
                 variables: Vec::new(),
                 landlock: self.seen.landlock,
-                ceilings: self.seen.limits.clone(),
+                ceilings: self.seen.ceilings,
                 memory_accounted: !held.memory,
                 walls: true,
-                user: None,
+                users: self.own_kernel.then_some(USERS),
             },
             place: Box::new(self.place),
             connected: self.connected,
             counters,
             held,
         }
+    }
+}
+
+impl Waiting for Raised {
+    fn is_there(&self) -> bool {
+        self.connected.line.is_open()
+    }
+
+    fn close(mut self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _ = self.place.remove().await;
+        })
     }
 }
 
@@ -211,8 +227,10 @@ async fn removed(connection: &Connection, id: &str) -> io::Result<()> {
             .await
         {
             Err(error) if problem::is_not_found(&error) => return Ok(()),
-            Err(error) => return Err(io::Error::other(problem::text(&error))),
-            Ok(_) => {}
+            Err(error) if !problem::is_foreign(&error) => {
+                return Err(io::Error::other(problem::text(&error)));
+            }
+            _ => {}
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(200));

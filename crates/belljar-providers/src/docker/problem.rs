@@ -23,6 +23,11 @@ pub(super) fn text(error: &Error) -> String {
     said.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Whether it answered in words of its own: Podman has states that Docker has not.
+pub(super) const fn is_foreign(error: &Error) -> bool {
+    matches!(error, Error::JsonDataError { .. })
+}
+
 /// Whether what was asked about is not there.
 pub(super) const fn is_not_found(error: &Error) -> bool {
     matches!(error, Error::DockerResponseServerError { status_code: 404, .. })

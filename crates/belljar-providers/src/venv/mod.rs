@@ -62,7 +62,7 @@ impl Shared {
         if let Some(dir) = &*runners {
             return Ok(Arc::clone(dir));
         }
-        let dir = Arc::new(tempfile::Builder::new().prefix("belljar-runners-").tempdir()?);
+        let dir = Arc::new(crate::scratch::directory("runners")?);
         for (name, content) in runner_files() {
             let below = name.strip_prefix(RUNNER_DIR).unwrap_or(&name);
             let path = dir.path().join(below.trim_start_matches('/'));
@@ -116,10 +116,10 @@ impl Shared {
                 places,
                 variables: python.variables,
                 landlock: 0,
-                ceilings: seen.limits.clone(),
+                ceilings: seen.ceilings,
                 memory_accounted: !held.memory,
                 walls: false,
-                user: None,
+                users: None,
             },
             place: Box::new(place),
             connected,
@@ -141,7 +141,7 @@ struct Dirs {
 
 impl Dirs {
     fn make(plan: &Plan, runners: Arc<TempDir>) -> io::Result<Self> {
-        let own = tempfile::Builder::new().prefix("belljar-").tempdir()?;
+        let own = crate::scratch::directory("venv")?;
         fs::create_dir(own.path().join("tmp"))?;
         let work = match plan.workspace() {
             Workspace::Directory(dir) => dir.clone(),

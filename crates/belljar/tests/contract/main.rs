@@ -111,3 +111,39 @@ fn docker_keeps_the_contract() {
         hold(&Subject::docker("docker", &engine.socket, None));
     }
 }
+
+#[test]
+fn gvisor_keeps_the_contract() {
+    let subject = Subject::gvisor();
+    match subject
+        .engine
+        .provider(subject.provider)
+        .map(|provider| provider.presence())
+    {
+        Some(Ok(_)) => hold(&subject),
+        missing => show(&format!("not tested here: gVisor: {missing:?}")),
+    }
+}
+
+/// gVisor as a runtime of Docker's.
+#[test]
+fn docker_with_gvisor_keeps_the_contract() {
+    if let Some(engine) = engines::docker(spawn) {
+        hold(&Subject::docker("runsc", &engine.socket, Some("runsc")));
+    }
+}
+
+#[test]
+fn podman_keeps_the_contract() {
+    if let Some(engine) = engines::podman(spawn) {
+        hold(&Subject::docker("podman", &engine.socket, None));
+    }
+}
+
+/// On control groups of version 1 rootless Podman takes every limit and ignores it.
+#[test]
+fn rootless_podman_keeps_the_contract() {
+    if let Some(engine) = engines::podman_rootless("belljar-test", spawn) {
+        hold(&Subject::docker("rootless", &engine.socket, None));
+    }
+}

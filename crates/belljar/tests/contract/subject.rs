@@ -50,6 +50,16 @@ impl Subject {
         }
     }
 
+    pub(crate) fn gvisor() -> Self {
+        Self {
+            label: "gvisor",
+            engine: belljar::native_engine(),
+            provider: ProviderName::Gvisor,
+            image: None,
+            promised: ALL,
+        }
+    }
+
     pub(crate) fn venv() -> Self {
         Self {
             label: "venv",

@@ -1,5 +1,7 @@
 //! Files, on the engine's behalf. A guest may have been there before: below the work directory no link is followed.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use super::kernel::{
     self, CREATE, DIRECTORY, EEXIST, EFBIG, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, EXCLUSIVE, HERE,
     IS_DIRECTORY, KIND, LINK, NO_FOLLOW, NO_TERMINAL, NONBLOCK, PATH_ONLY, REGULAR, WRITE_ONLY,
@@ -14,6 +16,16 @@ const LONGEST: usize = 4096;
 const MOST: usize = 20_000;
 /// The deepest that is removed.
 const DEEPEST: usize = 200;
+
+/// Whose the files are that are put here: the agent's own, unless it was told another.
+pub static OWNER: AtomicU32 = AtomicU32::new(u32::MAX);
+
+fn give(dir: i32, name: &[u8]) -> Result<(), i32> {
+    match OWNER.load(Ordering::Relaxed) {
+        u32::MAX => Ok(()),
+        owner => kernel::give(dir, name, owner),
+    }
+}
 
 /// A descriptor that is closed when it is no longer used.
 struct Open(i32);
@@ -67,7 +79,8 @@ fn above(path: &[u8], make: bool) -> Result<(Open, Text), i32> {
         let name = part(&rest[..at])?;
         if make {
             match kernel::make_directory(dir.0, name.as_bytes(), 0o755) {
-                Ok(()) | Err(EEXIST) => {}
+                Ok(()) => give(dir.0, name.as_bytes())?,
+                Err(EEXIST) => {}
                 Err(errno) => return Err(errno),
             }
         }
@@ -209,7 +222,14 @@ fn create(path: &[u8], mode: i64) -> Result<i32, i32> {
         Err(errno) => return Err(errno),
     }
     let flags = CREATE | EXCLUSIVE | WRITE_ONLY | NO_FOLLOW;
-    kernel::open(dir.0, name.as_bytes(), flags, mode)
+    let file = kernel::open(dir.0, name.as_bytes(), flags, mode)?;
+    match give(file, b"\0") {
+        Ok(()) => Ok(file),
+        Err(errno) => {
+            syscall::close(file);
+            Err(errno)
+        }
+    }
 }
 
 /// Tells what is in a directory.

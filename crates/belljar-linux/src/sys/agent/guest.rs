@@ -6,7 +6,9 @@ use super::line::{Gone, Line, Passed};
 use super::memory::{Buffer, Queue};
 use super::syscall;
 use super::tree;
-use super::wire::{GRANTED, STEP_EXEC, STEP_FORK, STEP_LANDLOCK, STEP_STREAMS, WINDOW, WITH_CHANNEL, ask, tell};
+use super::wire::{
+    GRANTED, STEP_EXEC, STEP_FORK, STEP_LANDLOCK, STEP_STREAMS, WINDOW, WITH_CHANNEL, ask, tell,
+};
 
 /// The most words, and the most variables.
 const MOST: usize = 24_000;

@@ -17,6 +17,8 @@ mod more {
     pub const STATX: i64 = 332;
     pub const SOCKETPAIR: i64 = 53;
     pub const READLINKAT: i64 = 267;
+    pub const PRLIMIT64: i64 = 302;
+    pub const FCHOWNAT: i64 = 260;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -34,6 +36,8 @@ mod more {
     pub const STATX: i64 = 291;
     pub const SOCKETPAIR: i64 = 199;
     pub const READLINKAT: i64 = 78;
+    pub const PRLIMIT64: i64 = 261;
+    pub const FCHOWNAT: i64 = 54;
 }
 
 const LANDLOCK_CREATE_RULESET: i64 = 444;
@@ -117,6 +121,25 @@ pub fn unlink(dir: i32, name: &[u8], is_directory: bool) -> Result<(), i32> {
         call(
             more::UNLINKAT,
             [i64::from(dir), name.as_ptr() as i64, flags, 0, 0, 0],
+        )
+    })
+    .map(|_| ())
+}
+
+/// Gives what stands under a name, or the directory or file itself where the name is empty, to another user.
+pub fn give(dir: i32, name: &[u8], user: u32) -> Result<(), i32> {
+    const EMPTY_PATH: i64 = 0x1000;
+    const NO_FOLLOW_LINK: i64 = 0x100;
+    if name.last() != Some(&0) {
+        return Err(EINVAL);
+    }
+    let user = i64::from(user);
+    let flags = EMPTY_PATH | NO_FOLLOW_LINK;
+    // SAFETY: the name ends with a NUL.
+    check(unsafe {
+        call(
+            more::FCHOWNAT,
+            [i64::from(dir), name.as_ptr() as i64, user, user, flags, 0],
         )
     })
     .map(|_| ())
@@ -256,6 +279,14 @@ pub fn children_cpu() -> u64 {
     unsafe { call(more::GETRUSAGE, [CHILDREN, usage.as_mut_ptr() as i64, 0, 0, 0, 0]) };
     let [seconds, micros, more_seconds, more_micros] = [usage[0], usage[1], usage[2], usage[3]];
     ((seconds + more_seconds) * 1_000_000 + micros + more_micros) as u64
+}
+
+/// The most that a resource limit of this process can be raised to; 0 where there is no such limit.
+pub fn highest_limit(number: i64) -> u64 {
+    let mut both = [0u64; 2];
+    // SAFETY: there is room for both of a limit's numbers.
+    unsafe { call(more::PRLIMIT64, [0, number, 0, both.as_mut_ptr() as i64, 0, 0]) };
+    both[1]
 }
 
 pub fn prctl(option: i64, value: i64) -> Result<i64, i32> {

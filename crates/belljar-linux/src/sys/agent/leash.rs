@@ -1,13 +1,13 @@
 //! Another job of the same program: it holds a program of the host's on a leash.
 //!
 //! `agent leash COUNT FILE... PROGRAM WORD...`: writes `0` into each of the files, which are those by which a task enters a control
-//! group, starts the program, and ends with its status. When what is read on descriptor 3 ends, because whoever
+//! group, starts the program, and ends with its status. When what is read on descriptor 2 ends, because whoever
 //! holds the other end has gone, everything that the program started is ended, whatever became of its parents.
 
 use super::kernel::{self, WRITE_ONLY, Wait};
 use super::{syscall, tree};
 
-const LEASH: i32 = 3;
+const LEASH: i32 = 2;
 
 /// # Safety
 /// Both must be the lists that the kernel gave this process: NUL-terminated texts, with a null at the end.
@@ -47,7 +47,10 @@ pub unsafe fn hold(count: usize, words: *const *const u8, variables: *const *con
         Ok(0) => {
             syscall::block_signals(0);
             kernel::ignore_closed_pipes(false);
-            syscall::close(LEASH);
+            // What it says there is for nobody.
+            if let Ok(nowhere) = kernel::open(kernel::HERE, b"/dev/null\0", WRITE_ONLY, 0) {
+                syscall::plain(syscall::number::DUP3, [i64::from(nowhere), i64::from(LEASH), 0]);
+            }
             // SAFETY: what follows in the list is NUL-terminated texts with a null at the end.
             let errno = unsafe { kernel::exec(word(program), words.add(program), variables) };
             syscall::exit(if errno == kernel::ENOENT { 127 } else { 126 })
@@ -56,7 +59,7 @@ pub unsafe fn hold(count: usize, words: *const *const u8, variables: *const *con
         Err(_) => syscall::exit(74),
     };
     // The streams are the program's alone.
-    for stream in 0..3 {
+    for stream in 0..2 {
         syscall::close(stream);
     }
     loop {

@@ -74,6 +74,13 @@ extern "C" fn main(stack: *const usize) -> ! {
     if count > 1 && kernel::enter_directory(argument(1)).is_err() {
         syscall::exit(71);
     }
+    if count > 2
+        && let Some(owner) = number(argument(2))
+    {
+        files::OWNER.store(owner, core::sync::atomic::Ordering::Relaxed);
+    }
+    // It has nothing to say there, and nobody else is to find it.
+    syscall::close(2);
     const SET_DUMPABLE: i64 = 4;
     const SET_CHILD_SUBREAPER: i64 = 36;
     let _ = kernel::prctl(SET_DUMPABLE, 0);
@@ -102,6 +109,20 @@ fn is(argument: *const u8, word: &[u8]) -> bool {
     (0..=word.len()).all(|at| unsafe { *argument.add(at) } == word.get(at).copied().unwrap_or(0))
 }
 
+/// The number that an argument is.
+fn number(argument: *const u8) -> Option<u32> {
+    let mut number = 0u32;
+    for at in 0.. {
+        // SAFETY: an argument is a NUL-terminated text, and is not read beyond its NUL.
+        match unsafe { *argument.add(at) } {
+            0 => break,
+            digit @ b'0'..=b'9' => number = number.checked_mul(10)?.checked_add(u32::from(digit - b'0'))?,
+            _ => return None,
+        }
+    }
+    Some(number)
+}
+
 struct Agent {
     line: Line,
     children: i32,
@@ -119,7 +140,11 @@ impl Agent {
             kernel::landlock_version(),
         ];
         let [a, b, c, d] = words.map(u32::to_le_bytes);
-        self.line.say(tell::HELLO, &[&a, &b, &c, &d])?;
+        let mut limits = [0u8; wire::LIMITS * 8];
+        for (number, place) in limits.chunks_exact_mut(8).enumerate() {
+            place.copy_from_slice(&kernel::highest_limit(number as i64).to_le_bytes());
+        }
+        self.line.say(tell::HELLO, &[&a, &b, &c, &d, &limits])?;
         loop {
             self.line.flush()?;
             let mut waits = [Wait::new(-1, 0); 7];

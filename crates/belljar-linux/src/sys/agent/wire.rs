@@ -6,6 +6,8 @@
 pub const VERSION: u32 = 1;
 /// The length and the kind.
 pub const HEAD: usize = 5;
+/// How many resource limits there are.
+pub const LIMITS: usize = 16;
 /// The longest frame that the agent takes.
 pub const LARGEST: usize = 4 << 20;
 /// The most bytes of a file or a stream in one frame.
@@ -49,7 +51,8 @@ pub mod ask {
 
 /// Kinds of what the agent says.
 pub mod tell {
-    /// The version, its pid, its uid, Landlock's version or 0: 4 bytes each.
+    /// The version, its pid, its uid, Landlock's version or 0: 4 bytes each. Then the most that each of its resource limits can be
+    /// raised to, by their numbers: 8 bytes each.
     pub const HELLO: u8 = 64;
     /// Mode (4 bytes) and size (8 bytes) of what stands there.
     pub const FOUND: u8 = 65;

@@ -200,6 +200,7 @@ mod tests {
                 .iter()
                 .map(|control| (*control, support(control)))
                 .collect(),
+            essential: [Control::UserNamespace, Control::Seccomp].into(),
             networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
             languages: BTreeMap::new(),
             environments: BTreeMap::new(),

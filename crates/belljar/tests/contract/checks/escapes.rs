@@ -35,8 +35,8 @@ pub(super) async fn host_processes(subject: &Subject) -> Outcome {
 pub(super) async fn keeper(subject: &Subject) -> Outcome {
     let code = "import os, signal, ctypes\n\
          for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV):\n    try:\n        os.kill(1, number)\n    except OSError:\n        pass\n\
-         def tried(path, mode):\n    try:\n        with open(path, mode) as file:\n            file.read(1) if 'r' in mode else file.write(b'x')\n        return 'reached'\n    except OSError:\n        return 'refused'\n\
-         paths = ['/proc/1/mem', '/proc/1/environ', '/proc/1/maps']\n\
+         def tried(path, mode):\n    try:\n        with open(path, mode) as file:\n            got = file.read(1) if 'r' in mode else file.write(b'x')\n        return 'reached' if got else 'refused'\n    except OSError:\n        return 'refused'\n\
+         paths = ['/proc/1/mem', '/proc/1/stack', '/proc/1/auxv']\n\
          print(*[tried(path, 'rb') for path in paths], tried('/proc/1/mem', 'wb'))\n\
          def fds():\n    try:\n        return [fd for fd in os.listdir('/proc/1/fd') if tried('/proc/1/fd/' + fd, 'wb') == 'reached']\n    except OSError:\n        return []\n\
          print(fds())\n\
@@ -77,7 +77,7 @@ pub(super) async fn kernel(subject: &Subject) -> Outcome {
          print(*[call('unshare', flag) for flag in flags.values()])\n\
          print(call('mount', b'none', b'/tmp', b'tmpfs', 0, None), call('umount', b'/proc'))\n\
          print(libc.syscall(321, 0, 0, 0), libc.syscall(250, 0, 0, 0), libc.syscall(425, 8, 0))\n\
-         print([path for path in ('/dev/mem', '/dev/kmsg', '/dev/sda', '/dev/fuse') if os.access(path, os.R_OK)])";
+         print([path for path in ('/dev/mem', '/dev/kmsg', '/dev/sda', '/dev/kvm') if os.access(path, os.R_OK)])";
     let said = printed(subject, code).await?;
     ensure!(said == "-1 -1 -1 -1\n-1 -1\n-1 -1 -1\n[]\n", "{said}");
     Ok(())
