@@ -29,6 +29,10 @@ enum Verdict {
 }
 
 fn run(check: &Check, subject: &Subject) -> Verdict {
+    run_within(check, subject, LONGEST)
+}
+
+fn run_within(check: &Check, subject: &Subject, longest: Duration) -> Verdict {
     if !subject.promises(check.promise) {
         return Verdict::NotPromised;
     }
@@ -38,12 +42,14 @@ fn run(check: &Check, subject: &Subject) -> Verdict {
         .build()
         .expect("a runtime");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async { tokio::time::timeout(LONGEST, (check.run)(subject)).await })
+        runtime.block_on(async { tokio::time::timeout(longest, (check.run)(subject)).await })
     }));
+    // What a check left undone is not waited for.
+    runtime.shutdown_background();
     match outcome {
         Ok(Ok(Ok(()))) => Verdict::Holds,
         Ok(Ok(Err(why))) => Verdict::Fails(why),
-        Ok(Err(_)) => Verdict::Fails(format!("it took longer than {} s", LONGEST.as_secs())),
+        Ok(Err(_)) => Verdict::Fails(format!("it took longer than {} s", longest.as_secs())),
         Err(panic) => Verdict::Fails(format!("it panicked: {}", text(&*panic))),
     }
 }

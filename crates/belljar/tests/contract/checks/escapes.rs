@@ -36,7 +36,7 @@ pub(super) async fn keeper(subject: &Subject) -> Outcome {
     let code = "import os, signal, ctypes\n\
          for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV):\n    try:\n        os.kill(1, number)\n    except OSError:\n        pass\n\
          def tried(path, mode):\n    try:\n        with open(path, mode) as file:\n            got = file.read(1) if 'r' in mode else file.write(b'x')\n        return 'reached' if got else 'refused'\n    except OSError:\n        return 'refused'\n\
-         paths = ['/proc/1/mem', '/proc/1/stack', '/proc/1/auxv']\n\
+         paths = ['/proc/1/mem', '/proc/1/stack', '/proc/1/clear_refs']\n\
          print(*[tried(path, 'rb') for path in paths], tried('/proc/1/mem', 'wb'))\n\
          def fds():\n    try:\n        return [fd for fd in os.listdir('/proc/1/fd') if tried('/proc/1/fd/' + fd, 'wb') == 'reached']\n    except OSError:\n        return []\n\
          print(fds())\n\

@@ -65,6 +65,7 @@ pub(super) async fn links(subject: &Subject) -> Outcome {
     );
     request.outputs = ["leak", "dir/passwd", "dir", "inner"].map(path).to_vec();
     let run = run(subject, request).await?;
+    ensure!(run.outcome.exit_code == Some(0), "{}", run.outcome.stderr.text());
     for file in &run.outcome.files {
         ensure!(
             matches!(file.state, FileState::Refused { .. }),
