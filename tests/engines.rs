@@ -19,7 +19,21 @@ pub(crate) struct Engine {
     /// The root file system of [`IMAGE`], as a tar file.
     pub rootfs: PathBuf,
     /// Its other end is watched by the script: it ends the engine when this process ends.
-    _script: Child,
+    script: Child,
+}
+
+impl Engine {
+    /// Ends it at once, with everything in it.
+    pub(crate) fn end(&mut self) {
+        drop(self.script.stdin.take());
+        let _ = self.script.wait();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 /// Docker, with the runtimes `runc` and, where the machine has it, `runsc`. None where the machine has none; that is told.
@@ -28,6 +42,11 @@ pub(crate) fn docker(spawn: impl Fn(&mut Command) -> Child) -> Option<&'static E
     ENGINE
         .get_or_init(|| told("Docker", start("docker", "docker.sock", None, &spawn)))
         .as_ref()
+}
+
+/// Another Docker, for a test that does not leave it as it was. It ends when it is dropped.
+pub(crate) fn docker_of_its_own(spawn: impl Fn(&mut Command) -> Child) -> Option<Engine> {
+    told("Docker", start("docker", "docker.sock", None, &spawn))
 }
 
 /// Podman as root.
@@ -78,13 +97,13 @@ fn start(
         let _ = child.wait();
         return Err(line.trim().to_owned());
     }
-    let socket = directory.join(socket);
-    finish(script("image").arg(&socket).arg(&rootfs), spawn)?;
-    Ok(Engine {
-        socket,
+    let engine = Engine {
+        socket: directory.join(socket),
         rootfs,
-        _script: child,
-    })
+        script: child,
+    };
+    finish(script("image").arg(&engine.socket).arg(&engine.rootfs), spawn)?;
+    Ok(engine)
 }
 
 /// Paths of sockets are short: a long temporary directory is no place for them.

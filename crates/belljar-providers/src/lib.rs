@@ -6,6 +6,7 @@
 
 mod agent;
 mod background;
+mod believed;
 mod docker;
 mod gvisor;
 mod place;

@@ -160,21 +160,18 @@ impl<T> Builder<T> {
     }
 
     /// Runs it behind this wall. Without a named policy asking is enough; only `venv`, which is none, has to be approved as well.
-    #[must_use]
     pub fn provider(mut self, provider: ProviderName) -> Self {
         self.request.provider = Some(provider);
         self
     }
 
     /// Makes the sandbox of an image.
-    #[must_use]
     pub fn image(mut self, image: impl Into<String>) -> Self {
         self.request.image = Some(image.into());
         self
     }
 
     /// Says yes to exactly this code, where a policy or the lack of a wall asks for that (R12, R37).
-    #[must_use]
     pub fn approve(mut self) -> Self {
         self.request.approved = true;
         self

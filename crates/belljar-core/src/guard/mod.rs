@@ -52,7 +52,12 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     check_files(policy, &limits, request)?;
 
     let toolchain = match request.language() {
-        Some(language) => Some(stages::toolchain(capabilities, environment, language)?),
+        Some(language) => Some(stages::toolchain(
+            capabilities,
+            environment,
+            request.image.as_deref(),
+            language,
+        )?),
         None => None,
     };
     if let (Source::Interpreter { language }, Some(toolchain)) = (&request.source, &toolchain) {

@@ -29,6 +29,7 @@ const BASE_ENV: [(&str, &str); 6] = [
 pub(super) fn toolchain<'a>(
     capabilities: &'a Capabilities,
     environment: Option<&Environment>,
+    image: Option<&str>,
     language: Language,
 ) -> Result<Cow<'a, Toolchain>, Denial> {
     let own = environment.filter(|environment| environment.language == language);
@@ -47,6 +48,15 @@ pub(super) fn toolchain<'a>(
         .map(Cow::Borrowed)
         .ok_or_else(|| {
             let install = language.spec().install;
+            if let Some(image) = image {
+                return Denial::new(
+                    DenialCode::LanguageUnavailable,
+                    "image",
+                    language.word(),
+                    format!("the image `{image}` has nothing that runs {language}"),
+                    format!("name an image with {install}"),
+                );
+            }
             Denial::new(
                 DenialCode::LanguageUnavailable,
                 "toolchain",

@@ -249,7 +249,7 @@ impl Seen {
                 let kind = line.split_once(" - ")?.1.split(' ').next()?;
                 (at == place).then_some((options, kind))
             })
-            .last()
+            .next_back()
     }
 
     fn root(&self) -> Observed {

@@ -12,8 +12,8 @@ mod problem;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use belljar_core::guard::Missing;
 use belljar_core::provider::BoxFuture;
@@ -25,6 +25,7 @@ use belljar_core::{
 
 use crate::agent::AgentSandbox;
 use crate::background::Background;
+use crate::believed::Believed;
 use crate::pool::{Make, Pool, made};
 use connect::{Connection, connect};
 use container::Shape;
@@ -75,7 +76,7 @@ pub struct DockerProvider {
 struct Shared {
     settings: DockerSettings,
     background: Background,
-    connection: Mutex<Option<(Instant, Result<Arc<Connection>, Missing>)>>,
+    connection: Believed<Result<Arc<Connection>, Missing>>,
     images: Images,
     pool: Pool<Shape, Raised>,
 }
@@ -93,7 +94,7 @@ impl DockerProvider {
             shared: Arc::new(Shared {
                 settings,
                 background: Background::default(),
-                connection: Mutex::new(None),
+                connection: Believed::new(BELIEVED),
                 images: Images::default(),
                 pool: Pool::new(stock),
             }),
@@ -111,29 +112,22 @@ impl Drop for DockerProvider {
 impl Shared {
     /// The engine, as it answered a moment ago. Blocks for as long as it takes to ask.
     fn connection(&self) -> Result<Arc<Connection>, Missing> {
-        let mut known = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((when, found)) = &*known
-            && when.elapsed() < BELIEVED
-        {
-            return found.clone();
-        }
-        let before = known.as_ref().and_then(|(_, found)| found.as_ref().ok().cloned());
-        let settings = self.settings.clone();
-        let found = self.background.wait(async move {
-            match before {
-                // The same connection serves as long as it answers.
-                Some(connection) if connection.answers().await => Ok(connection),
-                _ => connect(&settings).await.map(Arc::new),
-            }
-        });
-        let found = found.unwrap_or_else(|error| {
-            Err(Missing {
-                why: error.to_string(),
-                fix: String::new(),
+        self.connection.get(|before| {
+            let settings = self.settings.clone();
+            let found = self.background.wait(async move {
+                match before {
+                    // The same connection serves as long as it answers.
+                    Some(Ok(connection)) if connection.answers().await => Ok(connection),
+                    _ => connect(&settings).await.map(Arc::new),
+                }
+            });
+            found.unwrap_or_else(|error| {
+                Err(Missing {
+                    why: error.to_string(),
+                    fix: String::new(),
+                })
             })
-        });
-        *known = Some((Instant::now(), found.clone()));
-        found
+        })
     }
 
     fn image(&self, named: Option<&str>) -> String {

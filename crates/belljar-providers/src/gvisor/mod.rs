@@ -10,8 +10,8 @@ mod runsc;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use belljar_core::guard::Missing;
 use belljar_core::provider::BoxFuture;
@@ -25,6 +25,7 @@ use tempfile::TempDir;
 
 use crate::agent::AgentSandbox;
 use crate::background::Background;
+use crate::believed::Believed;
 use crate::pool::{Make, Pool, made};
 use crate::program::AgentProgram;
 use bundle::Shape;
@@ -59,7 +60,7 @@ struct Shared {
     program: OnceLock<AgentProgram>,
     /// Where `runsc` keeps its state, and bundles are.
     dir: OnceLock<Arc<TempDir>>,
-    found: Mutex<Option<(Instant, Result<Arc<Runsc>, Missing>)>>,
+    found: Believed<Result<Arc<Runsc>, Missing>>,
     pool: Pool<Shape, Raised>,
 }
 
@@ -79,7 +80,7 @@ impl GvisorProvider {
                 groups: Groups::default(),
                 program: OnceLock::new(),
                 dir: OnceLock::new(),
-                found: Mutex::new(None),
+                found: Believed::new(BELIEVED),
                 pool: Pool::new(stock),
             }),
         }
@@ -94,15 +95,7 @@ impl Drop for GvisorProvider {
 
 impl Shared {
     fn runsc(&self) -> Result<Arc<Runsc>, Missing> {
-        let mut known = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((when, found)) = &*known
-            && when.elapsed() < BELIEVED
-        {
-            return found.clone();
-        }
-        let found = Runsc::find(&self.settings).map(Arc::new);
-        *known = Some((Instant::now(), found.clone()));
-        found
+        self.found.get(|_| Runsc::find(&self.settings).map(Arc::new))
     }
 
     fn program(&self) -> io::Result<&AgentProgram> {

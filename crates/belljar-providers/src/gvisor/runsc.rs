@@ -8,7 +8,7 @@ use belljar_core::guard::Missing;
 use super::GvisorSettings;
 
 /// Releases before this one have no systrap.
-const FIRST_SYSTRAP: u32 = 2023_05_00;
+const FIRST_SYSTRAP: u32 = 20_230_500;
 
 /// `runsc`, as it is to be used here.
 #[derive(Debug)]

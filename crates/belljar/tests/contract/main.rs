@@ -4,10 +4,12 @@
 //! `subject.rs`, and is what its receipts say as well. `weak.rs` runs the same suite against a wall that
 //! holds nothing: every check that is about holding must fail there, or it tests nothing.
 
+#![expect(clippy::expect_used, reason = "tests fail by panicking")]
+
 mod checks;
 #[path = "../../../../tests/engines.rs"]
-#[expect(dead_code, reason = "not every kind of engine is used here yet")]
 mod engines;
+mod odd;
 mod subject;
 mod weak;
 

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use belljar::{Capabilities, Control, IsolationLevel, Language, NetworkPolicy, ProviderName, Support};
+use belljar::{Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Support};
 use serde::Serialize;
 
 use super::super::args::DoctorArgs;
@@ -177,6 +177,8 @@ impl Marks {
 
 #[cfg(test)]
 mod tests {
+    use belljar::ProviderName;
+
     use super::*;
     use std::collections::BTreeMap;
 

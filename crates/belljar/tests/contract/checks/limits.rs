@@ -166,6 +166,6 @@ pub(super) async fn usage(subject: &Subject) -> Outcome {
         usage.wall_seconds
     );
     let peak = usage.memory_peak.unwrap_or(0);
-    ensure!(peak >= 30 << 20 && peak < 256 << 20, "memory {peak}");
+    ensure!((30 << 20..256 << 20).contains(&peak), "memory {peak}");
     Ok(())
 }
