@@ -106,6 +106,17 @@ pub struct Environment {
     pub variables: BTreeMap<String, String>,
     /// Modules that its interpreter may import ahead of time.
     pub preload: Vec<String>,
+    /// A root file system of its own; none: it stands in the host's.
+    pub root: Option<Root>,
+}
+
+/// A root file system that is an environment's own: nothing of the host's is shown beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Root {
+    /// Where it stands on the host.
+    pub path: PathBuf,
+    /// What runs each language there: which of the language's recipes, and the programs, as seen from inside.
+    pub programs: BTreeMap<Language, (usize, Vec<PathBuf>)>,
 }
 
 /// An environment as receipts name it.

@@ -37,7 +37,7 @@ pub use capabilities::{Capabilities, Support, Toolchain};
 pub use config::SandboxConfig;
 pub use control::{Control, Demand};
 pub use denial::{Denial, DenialCode};
-pub use environment::{Environment, EnvironmentName, EnvironmentUsed};
+pub use environment::{Environment, EnvironmentName, EnvironmentUsed, Root};
 pub use error::ErrorKind;
 pub use language::Language;
 pub use lifecycle::Lifecycle;

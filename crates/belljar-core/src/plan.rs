@@ -1,7 +1,7 @@
 //! The only thing a provider accepts. Fields are private and there is no way in but the guard.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -46,6 +46,8 @@ pub struct Plan {
     #[serde(skip)]
     pub(crate) workspace: Workspace,
     pub(crate) shows: Vec<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) root: Option<PathBuf>,
     pub(crate) environment: Option<EnvironmentUsed>,
     pub(crate) network: NetworkPolicy,
     pub(crate) limits: Limits,
@@ -176,6 +178,10 @@ impl Plan {
     /// Host directories that the toolchain and the environment need to see, read-only.
     pub fn shows(&self) -> &[PathBuf] {
         &self.shows
+    }
+    /// The root file system that its environment brings; none: what the host shows.
+    pub fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
     }
     /// The environment it runs in; none is `host`.
     pub const fn environment(&self) -> Option<&EnvironmentUsed> {

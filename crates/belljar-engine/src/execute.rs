@@ -205,7 +205,7 @@ impl Engine {
             .filter(|language| {
                 environment
                     .as_ref()
-                    .is_none_or(|found| found.language != *language)
+                    .is_none_or(|found| found.root.is_none() && found.language != *language)
             })
             .collect();
         let provider = self

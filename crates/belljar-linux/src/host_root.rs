@@ -35,7 +35,8 @@ pub fn view(plan: &Plan) -> HostView {
         memory_accounted: true,
         count_processes: false,
     };
-    let root = spec::root(plan, HostRoot::look(), nobody);
+    let root = plan.root().map_or_else(HostRoot::look, HostRoot::of);
+    let root = spec::root(plan, root, nobody);
     let trees = root.trees.into_iter();
     HostView {
         shown: trees

@@ -82,6 +82,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
         mounts: request.mounts.clone(),
         workspace: request.workspace.clone(),
         shows,
+        root: environment.and_then(|found| Some(found.root.as_ref()?.path.clone())),
         environment: environment.map(|environment| EnvironmentUsed {
             name: environment.name.clone(),
             digest: environment.digest.clone(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::warm::warm;
 use crate::capabilities::{Capabilities, Toolchain};
 use crate::denial::{Denial, DenialCode};
-use crate::environment::Environment;
+use crate::environment::{Environment, Root};
 use crate::language::Language;
 use crate::limits::{LimitOverrides, Limits};
 use crate::path::GuestPath;
@@ -32,6 +32,9 @@ pub(super) fn toolchain<'a>(
     image: Option<&str>,
     language: Language,
 ) -> Result<Cow<'a, Toolchain>, Denial> {
+    if let Some((environment, root)) = environment.and_then(|found| Some((found, found.root.as_ref()?))) {
+        return of_root(environment, root, language).map(Cow::Owned);
+    }
     let own = environment.filter(|environment| environment.language == language);
     if let (Some(environment), Some(recipe)) = (own, language.spec().recipes.first()) {
         return Ok(Cow::Owned(Toolchain {
@@ -65,6 +68,32 @@ pub(super) fn toolchain<'a>(
                 format!("install {install}; `belljar languages` lists what is there"),
             )
         })
+}
+
+/// What runs `language` in a root of its own. What the host has is not to be seen there.
+fn of_root(environment: &Environment, root: &Root, language: Language) -> Result<Toolchain, Denial> {
+    let found = root.programs.get(&language);
+    let found = found.and_then(|(recipe, programs)| Some((language.spec().recipes.get(*recipe)?, programs)));
+    let (recipe, programs) = found.ok_or_else(|| {
+        let install = language.spec().install;
+        Denial::new(
+            DenialCode::LanguageUnavailable,
+            "environment",
+            language.word(),
+            format!(
+                "the environment `{}` has nothing that runs {language}",
+                environment.name
+            ),
+            format!("import a root file system with {install}"),
+        )
+    })?;
+    Ok(Toolchain {
+        recipe,
+        programs: programs.clone(),
+        version: String::new(),
+        shows: Vec::new(),
+        env: BTreeMap::new(),
+    })
 }
 
 /// Sessions need a runner, which not every language has.

@@ -106,6 +106,7 @@ fn environment(name: &str) -> Environment {
         shows: vec!["/env".into(), "/opt/python".into()],
         variables: [("PATH".to_owned(), "/env/bin:/bin".to_owned())].into(),
         preload: Vec::new(),
+        root: None,
     }
 }
 

@@ -170,6 +170,7 @@ impl Build<'_> {
             variables,
             installer: if self.uv.is_some() { "uv" } else { "pip" }.to_owned(),
             tree: sum,
+            root: None,
         };
         manifest.digest = manifest.computed_digest();
         let path = self.content().join("manifest.json");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use belljar_core::Language;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -26,6 +27,9 @@ pub struct Manifest {
     /// What put the packages in place.
     pub installer: String,
     pub tree: TreeSum,
+    /// What runs each language, where the tree is a root file system: which of the language's recipes, and the programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<BTreeMap<Language, (usize, Vec<PathBuf>)>>,
 }
 
 /// The interpreter that an environment is based on.
@@ -67,6 +71,8 @@ impl Manifest {
             preload: &'a [String],
             variables: &'a BTreeMap<String, String>,
             tree: &'a TreeSum,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            root: &'a Option<BTreeMap<Language, (usize, Vec<PathBuf>)>>,
         }
         sha256_of(&Content {
             format: self.format,
@@ -75,6 +81,7 @@ impl Manifest {
             preload: &self.preload,
             variables: &self.variables,
             tree: &self.tree,
+            root: &self.root,
         })
     }
 }

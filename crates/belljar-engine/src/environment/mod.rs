@@ -21,6 +21,7 @@
 mod build;
 mod error;
 mod fetch;
+mod import;
 mod interpreter;
 mod manifest;
 mod progress;
@@ -33,6 +34,7 @@ mod tree;
 
 pub use build::{Created, create};
 pub use error::EnvironmentError;
+pub use import::import;
 pub use manifest::{Interpreter, Manifest, Package, TreeSum};
 pub use progress::{Cancel, Progress, Quiet};
 pub use requirement::{Requirement, RequirementError, split_packages};

@@ -118,6 +118,7 @@ impl Sandboxed<'_> {
             shows: self.interpreter.shows.clone(),
             variables: BTreeMap::new(),
             preload: Vec::new(),
+            root: None,
         };
         Ok((policy, request, environment))
     }

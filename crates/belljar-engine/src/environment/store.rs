@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use belljar_core::{Environment, EnvironmentName, Language};
+use belljar_core::{Environment, EnvironmentName, Language, Root};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
@@ -108,6 +108,22 @@ impl Environments {
     /// Looks a name up for a run, and keeps what it means from being removed.
     pub fn resolve(&self, name: &EnvironmentName) -> Result<(Environment, Lease), EnvironmentError> {
         let (manifest, lease) = self.open(name)?;
+        if let Some(programs) = manifest.root {
+            let environment = Environment {
+                name: name.clone(),
+                digest: manifest.digest,
+                language: Language::Python,
+                program: PathBuf::new(),
+                shows: Vec::new(),
+                variables: manifest.variables,
+                preload: Vec::new(),
+                root: Some(Root {
+                    path: manifest.place,
+                    programs,
+                }),
+            };
+            return Ok((environment, lease));
+        }
         if !manifest.interpreter.program.is_file() {
             let why = format!("its Python, {}, is gone", manifest.interpreter.program.display());
             return Err(damaged(name, &why));
@@ -122,6 +138,7 @@ impl Environments {
             shows,
             variables: manifest.variables,
             preload: manifest.preload,
+            root: None,
         };
         Ok((environment, lease))
     }

@@ -55,7 +55,7 @@ pub(crate) fn build(
         controls: controls.collect::<BTreeMap<_, _>>(),
         network: plan.network(),
         limits: plan.limits().clone(),
-        shown: spec::shown(plan, shared.root())
+        shown: spec::shown(plan, &shared.root_of(plan.root()))
             .into_iter()
             .map(|path| with_owner(path, notes))
             .collect(),

@@ -36,6 +36,9 @@ const ETC: [&str; 13] = [
 /// Beginnings of further such entries: `java-17-openjdk`, `python3.11`.
 const ETC_PREFIXES: [&str; 3] = ["java-", "python3", "lua"];
 
+/// Places in a root of its own that are made for each sandbox.
+const OURS: [&str; 7] = ["/proc", "/dev", "/sys", "/tmp", "/run", "/workspace", "/.belljar"];
+
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
 const PASSWD: &[u8] = b"root:x:0:0:root:/nonexistent:/bin/false\n\
@@ -75,11 +78,48 @@ impl HostRoot {
             root.links
                 .push(("/etc/localtime".to_owned(), zone.to_string_lossy().into_owned()));
         }
+        root.add_usual();
+        root
+    }
+
+    /// The root that stands at `path` on the host: an environment's own. Nothing of the host's is shown beside it.
+    pub(crate) fn of(path: &Path) -> Self {
+        let mut root = Self::default();
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        for entry in entries {
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let Ok(kind) = entry.file_type() else { continue };
+            let guest = format!("/{name}");
+            if OURS.contains(&guest.as_str()) {
+                continue;
+            }
+            if kind.is_symlink() {
+                if let Ok(target) = fs::read_link(entry.path()) {
+                    root.links.push((guest, target.to_string_lossy().into_owned()));
+                }
+            } else if kind.is_dir() {
+                root.trees.push(Tree {
+                    host: entry.path().into_os_string().into_encoded_bytes(),
+                    guest,
+                    kind: TreeKind::System,
+                    is_dir: true,
+                    writable: false,
+                });
+            }
+        }
+        root.add_usual();
+        root
+    }
+
+    /// What every guest sees, whatever its root is.
+    fn add_usual(&mut self) {
         for device in DEVICES {
             let path = format!("/dev/{device}");
             // It is shown writable, so it had better be what it is called.
             if fs::metadata(&path).is_ok_and(|found| found.file_type().is_char_device()) {
-                root.trees.push(Tree {
+                self.trees.push(Tree {
                     host: path.clone().into_bytes(),
                     guest: path,
                     kind: TreeKind::Device,
@@ -95,7 +135,7 @@ impl HostRoot {
             ("/dev/stderr", "/proc/self/fd/2"),
             ("/var/tmp", "/tmp"),
         ] {
-            root.links.push((place.to_owned(), target.to_owned()));
+            self.links.push((place.to_owned(), target.to_owned()));
         }
         for (place, content) in [
             ("/etc/passwd", PASSWD),
@@ -111,10 +151,19 @@ impl HostRoot {
             ),
             ("/etc/resolv.conf", b""),
         ] {
-            root.files.push((place.to_owned(), content.to_vec()));
+            self.files.push((place.to_owned(), content.to_vec()));
         }
-        root.files.extend(super::runners::files());
-        root
+        self.files.extend(super::runners::files());
+        // A root of its own may have them: what is shown there stays as it is.
+        let trees = std::mem::take(&mut self.trees);
+        let shown = |place: &str| {
+            trees
+                .iter()
+                .any(|tree| tree.is_dir && Path::new(place).starts_with(&tree.guest))
+        };
+        self.files.retain(|(place, _)| !shown(place));
+        self.links.retain(|(place, _)| !shown(place));
+        self.trees = trees;
     }
 
     /// Shows a directory or file where it stands, read-only.

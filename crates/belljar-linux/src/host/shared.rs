@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -121,9 +122,10 @@ impl Shared {
     /// The nursery for the sandbox of `plan`: one that others share, unless it shows what is private.
     pub(crate) fn nursery(&self, plan: &Plan) -> Result<Arc<Nursery>, ProviderError> {
         if spec::has_private_root(plan) {
-            return self.new_nursery(spec::root(plan, self.root().clone(), self.machine()));
+            let root = self.root_of(plan.root());
+            return self.new_nursery(spec::root(plan, root, self.machine()));
         }
-        self.nursery_showing(&Shown::all(plan.shows()))
+        self.nursery_showing(&Shown::of(plan))
     }
 
     /// The nursery whose root shows these on top of what every root does.
@@ -132,8 +134,10 @@ impl Shared {
         match nurseries.get(shows) {
             Some(nursery) if !nursery.is_lost() => Ok(Arc::clone(nursery)),
             _ => {
-                let paths: Vec<_> = shows.iter().map(|shown| shown.path().to_owned()).collect();
-                let spec = spec::shared_root(&paths, self.root().clone(), self.machine());
+                let own = shows.iter().find(|shown| shown.is_root()).map(Shown::path);
+                let parts = shows.iter().filter(|shown| !shown.is_root());
+                let paths: Vec<_> = parts.map(|shown| shown.path().to_owned()).collect();
+                let spec = spec::shared_root(&paths, self.root_of(own), self.machine());
                 let nursery = self.new_nursery(spec)?;
                 nurseries.retain(|other, _| !shown::is_outdated(other, shows));
                 nurseries.insert(shows.to_vec(), Arc::clone(&nursery));
@@ -220,6 +224,11 @@ impl Shared {
 
     pub(crate) fn has(&self, control: Control) -> bool {
         self.controls().get(&control).is_some_and(Support::is_present)
+    }
+
+    /// The root that stands there on the host, or what the host itself shows.
+    pub(crate) fn root_of(&self, own: Option<&Path>) -> HostRoot {
+        own.map_or_else(|| self.root().clone(), HostRoot::of)
     }
 
     pub(crate) fn root(&self) -> &HostRoot {

@@ -6,12 +6,16 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use belljar_core::Plan;
+
 /// A shown path, and what stood there. A mount keeps that from being given up, so its number stays its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shown {
     path: PathBuf,
     /// Device and number; unset where nothing can be seen.
     identity: Option<(u64, u64)>,
+    /// Whether it is the whole root, instead of a part of the host's that is shown where it stands.
+    is_root: bool,
 }
 
 impl Shown {
@@ -25,7 +29,21 @@ impl Shown {
             identity: std::fs::metadata(path)
                 .ok()
                 .map(|found| (found.dev(), found.ino())),
+            is_root: false,
         }
+    }
+
+    /// What `plan` shows of the host beyond what every sandbox sees, or instead of it.
+    pub(crate) fn of(plan: &Plan) -> Vec<Self> {
+        let root = plan.root().map(|path| Self {
+            is_root: true,
+            ..Self::now(path)
+        });
+        root.into_iter().chain(Self::all(plan.shows())).collect()
+    }
+
+    pub(crate) const fn is_root(&self) -> bool {
+        self.is_root
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -50,7 +50,7 @@ pub(crate) fn outline(shared: &Shared, plan: &Plan) -> Option<Outline> {
     let preload = warm
         .map(|warm| preload_of(shared, plan, warm))
         .unwrap_or_default();
-    let shows = Shown::all(plan.shows());
+    let shows = Shown::of(plan);
     let purpose = match warm.and_then(Warm::script) {
         Some(_) => Purpose::Program,
         None => Purpose::Cells,

@@ -25,6 +25,8 @@ use crate::pool::{Waiting, fresh_name};
 
 /// The name of what is made.
 const DERIVED: &str = "belljar-agent";
+/// The name of environments that the engine was given.
+const IMPORTED: &str = "belljar-environment";
 /// Where programs are looked for in an image that does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -180,6 +182,78 @@ async fn derive(connection: &Connection, name: &str, base: &str) -> Result<Strin
     let committed = committed.await;
     owner::remove(docker, &made.id).await;
     committed.map(|_| derived)
+}
+
+/// The image of a root file system that stands on this host; made where it is not there.
+pub(super) async fn of_root(
+    shared: &Shared,
+    connection: &Connection,
+    root: PathBuf,
+    digest: &str,
+) -> Result<String, ProviderError> {
+    let tag = digest.get(..16).unwrap_or(digest).to_owned();
+    let name = format!("{IMPORTED}:{tag}");
+    if connection.docker.inspect_image(&name).await.is_ok() {
+        return Ok(name);
+    }
+    if let Some(progress) = &shared.settings.progress {
+        progress(&format!(
+            "giving the environment to the engine as the image {name}"
+        ));
+    }
+    // A thread reads the tree, as fast as the engine takes it.
+    let (give, taken) = tokio::sync::mpsc::channel::<std::io::Result<bytes::Bytes>>(16);
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut archive = tar::Builder::new(Chunks(give));
+        archive.follow_symlinks(false);
+        archive.append_dir_all(".", root).and_then(|()| archive.finish())
+    });
+    let options = CreateImageOptions {
+        from_src: Some("-".to_owned()),
+        repo: Some(IMPORTED.to_owned()),
+        tag: Some(tag),
+        ..CreateImageOptions::default()
+    };
+    let incoming = futures_util::stream::unfold(taken, |mut taken| async move {
+        let piece = taken.recv().await?;
+        Some((piece, taken))
+    });
+    let body = bollard::body_try_stream(incoming);
+    let mut steps = connection.docker.create_image(Some(options), Some(body), None);
+    let mut said = Ok(());
+    while let Some(step) = steps.next().await {
+        said = said.and(
+            step.map(drop)
+                .map_err(|error| problem::engine("import an image", &error)),
+        );
+    }
+    let read = reading
+        .await
+        .unwrap_or_else(|_| Err(std::io::Error::other("reading broke off")));
+    said?;
+    read.map_err(|source| ProviderError::Io {
+        operation: "read",
+        object: "an environment".to_owned(),
+        source,
+    })?;
+    Ok(name)
+}
+
+/// Passes on what is written, piece by piece.
+struct Chunks(tokio::sync::mpsc::Sender<std::io::Result<bytes::Bytes>>);
+
+impl std::io::Write for Chunks {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let piece = bytes::Bytes::copy_from_slice(bytes);
+        match self.0.blocking_send(Ok(piece)) {
+            Ok(()) => Ok(bytes.len()),
+            Err(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Changes with everything that is put in.

@@ -152,7 +152,23 @@ impl Shared {
             let reached = tokio::task::spawn_blocking(move || shared.reached()).await;
             reached.map_err(|_| ProviderError::Protocol("asking the engine broke off".to_owned()))??
         };
-        let image = self.image(plan.image());
+        let image = match (plan.root(), plan.environment()) {
+            (Some(root), Some(environment)) => {
+                let (shared, engine) = (Arc::clone(&self), Arc::clone(&connection));
+                let (root, digest) = (root.to_owned(), environment.digest.clone());
+                let importing = async move { image::of_root(&shared, &engine, root, &digest).await };
+                made(&self.background, Box::pin(importing)).await?
+            }
+            (_, Some(environment)) => {
+                return Err(ProviderError::Image {
+                    image: environment.name.to_string(),
+                    why: "its packages stand beside the host's own Python, which no image has".to_owned(),
+                    fix: "use another provider, or import a root file system with `belljar env import`"
+                        .to_owned(),
+                });
+            }
+            _ => self.image(plan.image()),
+        };
         let (raised, waited) = self.take(&connection, &image, &id, &plan).await?;
         let origin = if waited {
             "container started ahead"

@@ -35,6 +35,7 @@ const CAPABILITIES: [&str; 7] = [
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     shows: Vec<PathBuf>,
+    root: Option<PathBuf>,
     pub memory: u64,
     disk: u64,
     tasks: u32,
@@ -64,6 +65,7 @@ impl Shape {
         let limits = plan.limits();
         Self {
             shows: plan.shows().to_vec(),
+            root: plan.root().map(Path::to_path_buf),
             memory: limits.memory().get(),
             disk: limits.disk().get(),
             tasks: limits.tasks(),

@@ -141,6 +141,33 @@ fn docker_with_gvisor_keeps_the_contract() {
     }
 }
 
+/// An environment with a root of its own, behind every wall that can have one: none of them shows the host's files then.
+#[test]
+fn an_imported_root_keeps_the_contract_behind_each_wall() {
+    let archive = match engines::rootfs(spawn) {
+        Ok(archive) => archive,
+        Err(why) => return show(&format!("not tested here: a root file system: {why}")),
+    };
+    let base = std::env::temp_dir().join(format!("belljar-contract-rooted-{}", std::process::id()));
+    hold(&Subject::native().rooted("n-root", &archive, &base));
+    let gvisor = Subject::gvisor();
+    if gvisor
+        .engine
+        .provider(gvisor.provider)
+        .is_some_and(|provider| provider.presence().is_ok())
+    {
+        hold(&gvisor.rooted("g-root", &archive, &base));
+    }
+    if let Some(engine) = engines::docker(spawn) {
+        hold(&Subject::docker("docker", &engine.socket, None).rooted("d-root", &archive, &base));
+    }
+    let _ = std::process::Command::new("chmod")
+        .args(["-R", "u+w"])
+        .arg(&base)
+        .status();
+    let _ = std::fs::remove_dir_all(&base);
+}
+
 #[test]
 fn podman_keeps_the_contract() {
     if let Some(engine) = engines::podman(spawn) {

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use belljar::{Engine, ProviderName, Request, Session, SessionBuilder};
+use belljar::environment::{Cancel, Environments, Quiet, import};
+use belljar::{Engine, EnvironmentName, ProviderName, Request, Session, SessionBuilder};
 use belljar_providers::{DockerProvider, DockerSettings};
 
 /// What a check relies on, beyond running programs and telling the truth about them.
@@ -28,6 +29,7 @@ pub(crate) struct Subject {
     pub engine: Engine,
     pub provider: ProviderName,
     pub image: Option<String>,
+    pub environment: Option<EnvironmentName>,
     pub promised: &'static [Promise],
 }
 
@@ -46,6 +48,7 @@ impl Subject {
             engine: belljar::native_engine(),
             provider: ProviderName::Native,
             image: None,
+            environment: None,
             promised: ALL,
         }
     }
@@ -56,6 +59,7 @@ impl Subject {
             engine: belljar::native_engine(),
             provider: ProviderName::Gvisor,
             image: None,
+            environment: None,
             promised: ALL,
         }
     }
@@ -66,6 +70,7 @@ impl Subject {
             engine: belljar::native_engine(),
             provider: ProviderName::Venv,
             image: None,
+            environment: None,
             promised: &[Promise::Always, Promise::Bounds],
         }
     }
@@ -82,7 +87,25 @@ impl Subject {
             engine: Engine::new(Arc::new(DockerProvider::new(settings))),
             provider: ProviderName::Docker,
             image: Some(super::engines::IMAGE.to_owned()),
+            environment: None,
             promised: ALL,
+        }
+    }
+
+    /// The same in an environment that is the root file system in this archive, kept below `base`.
+    pub(crate) fn rooted(self, label: &'static str, archive: &Path, base: &Path) -> Self {
+        let store = Environments::below(base);
+        let name = EnvironmentName::new("rooted").expect("a name");
+        if store.describe(&name).is_err() {
+            let archive = std::fs::File::open(archive).expect("an archive");
+            import(&store, &name, true, archive, &mut Quiet, &Cancel::default()).expect("an import");
+        }
+        Self {
+            label,
+            engine: self.engine.with_environments(store),
+            image: None,
+            environment: Some(name),
+            ..self
         }
     }
 
@@ -94,6 +117,7 @@ impl Subject {
     pub(crate) fn asked(&self, mut request: Request) -> Request {
         request.provider = Some(self.provider);
         request.image.clone_from(&self.image);
+        request.environment.clone_from(&self.environment);
         request.approved = self.provider == ProviderName::Venv;
         request
     }
@@ -102,6 +126,10 @@ impl Subject {
         let builder = Session::builder().engine(&self.engine).provider(self.provider);
         let builder = match &self.image {
             Some(image) => builder.image(image),
+            None => builder,
+        };
+        let builder = match &self.environment {
+            Some(name) => builder.environment(name.as_str()),
             None => builder,
         };
         if self.provider == ProviderName::Venv {

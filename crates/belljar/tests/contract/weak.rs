@@ -41,6 +41,7 @@ fn what_holds_nothing_fails_every_check_that_is_about_holding() {
         engine: Engine::new(Arc::new(Weak)),
         provider: ProviderName::Native,
         image: None,
+        environment: None,
         promised: &[
             Promise::Always,
             Promise::Wall,

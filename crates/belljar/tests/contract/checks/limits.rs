@@ -76,6 +76,8 @@ pub(super) async fn processes(subject: &Subject) -> Outcome {
          except OSError:\n    pass\nprint(made)",
     );
     request.limits.processes = Some(8);
+    // Where each has a kernel's own memory beside it, that must not be what ends them.
+    request.limits.memory = Some(Bytes::from_mib(1024));
     request.limits.wall_time = Some(seconds(20.0));
     let run = run(subject, request).await?;
     // It is refused another one, or ended for having too many.

@@ -1,0 +1,452 @@
+//! Making an environment of a root file system that somebody else made.
+//!
+//! Its archive is as hostile as any: every name is resolved within the new tree, links in it lead nowhere else, and nothing but
+//! directories, links and files that everyone may read comes out of it. Nothing in it is run here.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use belljar_core::language::TABLE;
+use belljar_core::{EnvironmentName, Language};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+use tar::EntryType;
+
+use super::build::Created;
+use super::error::EnvironmentError;
+use super::manifest::{FORMAT, Interpreter, Manifest, hex};
+use super::progress::{Cancel, Progress};
+use super::store::Environments;
+use super::tree;
+
+/// The most that an archive may hold.
+const MOST_BYTES: u64 = 32 << 30;
+const MOST_ENTRIES: u64 = 1_000_000;
+/// Where programs are looked for.
+const PATH: [&str; 6] = [
+    "usr/local/sbin",
+    "usr/local/bin",
+    "usr/sbin",
+    "usr/bin",
+    "sbin",
+    "bin",
+];
+
+/// Makes the environment `name` of the root file system in `archive`, a tar that may be compressed with gzip.
+pub fn import(
+    store: &Environments,
+    name: &EnvironmentName,
+    replace: bool,
+    archive: impl Read,
+    progress: &mut dyn Progress,
+    cancel: &Cancel,
+) -> Result<Created, EnvironmentError> {
+    let store = store.prepare()?;
+    if store.has(name) && !replace {
+        return Err(EnvironmentError::Exists { name: name.clone() });
+    }
+    store.sweep()?;
+    let building = store.begin()?;
+    let content = building.dir.join("content");
+    let place = content.join("tree");
+    let failed = |error| EnvironmentError::io("unpack", &place, error);
+    std::fs::create_dir_all(&place).map_err(failed)?;
+    progress.step("Unpacking");
+    unpack(archive, &place, cancel)?;
+    let root = open_root(&place).map_err(|error| EnvironmentError::io("open", &place, error))?;
+    check(root.as_fd())?;
+    let programs = programs(root.as_fd());
+    progress.step("Sealing");
+    tree::seal(&place).map_err(|error| EnvironmentError::io("seal", &place, error))?;
+    let sum = tree::sum(&place).map_err(|error| EnvironmentError::io("read", &place, error))?;
+    let key = hex(&Sha256::digest(format!(
+        "root file system {FORMAT} {}",
+        sum.sha256
+    )));
+    let existing = store.existing(&key);
+    if existing.is_none() {
+        let mut manifest = Manifest {
+            format: FORMAT,
+            digest: String::new(),
+            place: store.tree_of(&key),
+            created_at: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            interpreter: Interpreter {
+                version: String::new(),
+                program: PathBuf::new(),
+                shows: Vec::new(),
+            },
+            packages: Vec::new(),
+            preload: Vec::new(),
+            variables: BTreeMap::new(),
+            installer: "import".to_owned(),
+            tree: sum,
+            root: Some(programs),
+        };
+        manifest.digest = manifest.computed_digest();
+        let path = content.join("manifest.json");
+        let text = serde_json::to_vec_pretty(&manifest)
+            .map_err(|error| EnvironmentError::io("write", &path, io::Error::from(error)))?;
+        std::fs::write(&path, text).map_err(|error| EnvironmentError::io("write", &path, error))?;
+    }
+    if cancel.is_cancelled() {
+        return Err(EnvironmentError::Cancelled);
+    }
+    let built = existing.is_none().then_some(&building);
+    store.publish(name, &key, built, replace)?;
+    Ok(Created {
+        environment: store.describe(name)?,
+        reused: existing.is_some(),
+    })
+}
+
+fn not_a_root(why: impl Into<String>) -> EnvironmentError {
+    EnvironmentError::Build {
+        step: "import it",
+        why: why.into(),
+        output: Vec::new(),
+    }
+}
+
+fn open_root(place: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(place, flags, Mode::empty())
+}
+
+/// What stands at `path` within the root, whose links are its own.
+fn within(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let path = if path.is_empty() { b".".as_slice() } else { path };
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Whether it is a root file system at all.
+fn check(root: BorrowedFd<'_>) -> Result<(), EnvironmentError> {
+    let has = |path: &str| within(root, path.as_bytes(), OFlags::PATH).is_ok();
+    if has("usr/bin") || has("bin") {
+        return Ok(());
+    }
+    if has("manifest.json") && (has("blobs") || has("repositories") || has("index.json")) {
+        return Err(not_a_root(
+            "the archive is a saved image, not a root file system; load it (docker load) and import it by its name, \
+             or write one with docker export",
+        ));
+    }
+    Err(not_a_root(
+        "the archive is no root file system: it has neither /usr/bin nor /bin",
+    ))
+}
+
+/// What runs each language in there.
+fn programs(root: BorrowedFd<'_>) -> BTreeMap<Language, (usize, Vec<PathBuf>)> {
+    let is_program = |path: &str| {
+        within(root, path.as_bytes(), OFlags::PATH)
+            .and_then(|file| rustix::fs::fstat(&file))
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_mode & 0o111 != 0)
+    };
+    let locate = |names: &&[&str]| {
+        let candidates = names
+            .iter()
+            .flat_map(|name| PATH.map(|dir| format!("{dir}/{name}")));
+        let mut found = candidates.filter(|candidate| is_program(candidate));
+        found.next().map(|path| PathBuf::from(format!("/{path}")))
+    };
+    let mut all = BTreeMap::new();
+    for spec in TABLE {
+        let found = spec.recipes.iter().enumerate().find_map(|(at, recipe)| {
+            let programs: Option<Vec<PathBuf>> = recipe.programs.iter().map(locate).collect();
+            Some((at, programs?))
+        });
+        all.extend(found.map(|found| (spec.language, found)));
+    }
+    all
+}
+
+fn unpack(mut archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
+    let read = |error: io::Error| not_a_root(format!("the archive cannot be read: {error}"));
+    let mut head = [0u8; 2];
+    let mut have = 0;
+    while have < head.len() {
+        match archive.read(&mut head[have..]).map_err(read)? {
+            0 => break,
+            count => have += count,
+        }
+    }
+    let whole = io::Cursor::new(head[..have].to_vec()).chain(archive);
+    if head == [0x1f, 0x8b] {
+        unpack_tar(flate2::read::MultiGzDecoder::new(whole), place, cancel)
+    } else {
+        unpack_tar(whole, place, cancel)
+    }
+}
+
+fn unpack_tar(archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
+    let read = |error: io::Error| not_a_root(format!("the archive cannot be read: {error}"));
+    let root = open_root(place).map_err(|error| EnvironmentError::io("open", place, error))?;
+    // A little more than it may hold, for headers.
+    let bounded = archive.take(MOST_BYTES + MOST_BYTES / 8);
+    let mut archive = tar::Archive::new(bounded);
+    let (mut entries, mut left) = (0u64, MOST_BYTES);
+    for entry in archive.entries().map_err(read)? {
+        let mut entry = entry.map_err(read)?;
+        if cancel.is_cancelled() {
+            return Err(EnvironmentError::Cancelled);
+        }
+        entries += 1;
+        if entries > MOST_ENTRIES {
+            return Err(not_a_root(format!(
+                "the archive holds more than {MOST_ENTRIES} entries"
+            )));
+        }
+        let path = plain(&entry.path_bytes())?;
+        let shown = String::from_utf8_lossy(&path).into_owned();
+        let put = put(root.as_fd(), &path, &mut entry, &mut left);
+        put.map_err(|error| not_a_root(format!("`{}`: {error}", shown.escape_default())))?;
+    }
+    if entries == 0 {
+        return Err(not_a_root("the archive is empty, or no tar"));
+    }
+    Ok(())
+}
+
+/// A name without anything that leads out.
+fn plain(path: &[u8]) -> Result<Vec<u8>, EnvironmentError> {
+    let parts: Vec<&[u8]> = path
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty() && *part != b".")
+        .collect();
+    if parts.iter().any(|part| *part == b".." || part.contains(&0)) {
+        let shown = String::from_utf8_lossy(path).escape_default().to_string();
+        return Err(not_a_root(format!("an entry is called `{shown}`")));
+    }
+    Ok(parts.join(&b'/'))
+}
+
+/// The directory that the last part of a path stands in, made where it is missing, and that part.
+fn above<'a>(root: BorrowedFd<'_>, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
+    let at = path.iter().rposition(|byte| *byte == b'/');
+    let (parent, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
+    Ok((directory(root, parent)?, name))
+}
+
+fn directory(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    match within(root, path, flags) {
+        Err(Errno::NOENT) if !path.is_empty() => {
+            let (parent, name) = above(root, path)?;
+            rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755))?;
+            Ok(within(root, path, flags)?)
+        }
+        found => Ok(found?),
+    }
+}
+
+fn put<R: Read>(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    entry: &mut tar::Entry<'_, R>,
+    left: &mut u64,
+) -> io::Result<()> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let kind = entry.header().entry_type();
+    if kind == EntryType::Directory {
+        return directory(root, path).map(drop);
+    }
+    let is_file = matches!(
+        kind,
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse
+    );
+    if !is_file && !matches!(kind, EntryType::Symlink | EntryType::Link) {
+        // Devices, pipes and the like: every sandbox has its own, or none.
+        return Ok(());
+    }
+    if is_file && entry.header().mode().unwrap_or(0) & 0o004 == 0 {
+        // A guest could not read it in a container either, and here everything becomes readable: passwords, keys.
+        return Ok(());
+    }
+    let (parent, name) = above(root, path)?;
+    // Whatever stood there is replaced, never written through.
+    match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let target = || {
+        entry
+            .link_name_bytes()
+            .map(|bytes| bytes.into_owned())
+            .unwrap_or_default()
+    };
+    match kind {
+        EntryType::Symlink => Ok(rustix::fs::symlinkat(target(), &parent, name)?),
+        EntryType::Link => {
+            let target = plain(&target()).map_err(io::Error::other)?;
+            let (from, old) = above(root, &target)?;
+            Ok(rustix::fs::linkat(&from, old, &parent, name, AtFlags::empty())?)
+        }
+        _ => {
+            let executable = entry.header().mode().unwrap_or(0) & 0o111 != 0;
+            let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let mut file = File::from(rustix::fs::openat(&parent, name, flags, mode)?);
+            copy(entry, &mut file, left)
+        }
+    }
+}
+
+fn copy(from: &mut impl Read, to: &mut File, left: &mut u64) -> io::Result<()> {
+    let mut chunk = vec![0; 128 << 10];
+    loop {
+        let count = from.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(());
+        }
+        *left = left.checked_sub(count as u64).ok_or_else(|| {
+            io::Error::other(format!("the archive holds more than {} GiB", MOST_BYTES >> 30))
+        })?;
+        to.write_all(&chunk[..count])?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::progress::Quiet;
+    use super::*;
+
+    fn tar_of(entries: &[(&str, EntryType, &str, u32)]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (path, kind, content, mode) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(*kind);
+            header.set_mode(*mode);
+            // Written as it is: the crate itself would refuse some of these.
+            header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+            let is_link = matches!(kind, EntryType::Symlink | EntryType::Link);
+            if is_link {
+                header.as_gnu_mut().unwrap().linkname[..content.len()].copy_from_slice(content.as_bytes());
+            }
+            let body = if is_link { "" } else { content };
+            header.set_size(body.len() as u64);
+            header.set_cksum();
+            builder.append(&header, body.as_bytes()).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    struct Store {
+        base: PathBuf,
+        store: Environments,
+    }
+
+    impl Drop for Store {
+        fn drop(&mut self) {
+            let _ = tree::remove(&self.base);
+        }
+    }
+
+    fn store(name: &str) -> Store {
+        let base = std::env::temp_dir().join(format!("belljar-import-{}-{name}", std::process::id()));
+        let _ = tree::remove(&base);
+        std::fs::create_dir_all(&base).unwrap();
+        Store {
+            store: Environments::below(&base),
+            base,
+        }
+    }
+
+    fn imported(store: &Environments, bytes: &[u8]) -> Result<Created, EnvironmentError> {
+        let name = EnvironmentName::new("it").unwrap();
+        import(store, &name, true, bytes, &mut Quiet, &Cancel::default())
+    }
+
+    #[test]
+    fn a_root_file_system_becomes_an_environment_with_its_programs() {
+        let own = store("good");
+        let bytes = tar_of(&[
+            ("./usr/bin/", EntryType::Directory, "", 0o755),
+            ("./usr/bin/python3.11", EntryType::Regular, "ELF", 0o4755),
+            ("./usr/bin/python3", EntryType::Symlink, "python3.11", 0o777),
+            ("./bin", EntryType::Symlink, "/usr/bin", 0o777),
+            ("./bin/bash", EntryType::Regular, "ELF", 0o755),
+            ("./usr/bin/hard", EntryType::Link, "usr/bin/bash", 0o755),
+            ("./dev/null", EntryType::Char, "", 0o666),
+            ("./etc/shadow", EntryType::Regular, "secret", 0o640),
+        ]);
+        let made = imported(&own.store, &bytes).unwrap();
+        let place = made.environment.manifest.place.clone();
+        assert!(place.join("usr/bin/bash").is_file() && place.join("usr/bin/hard").is_file());
+        assert!(!place.join("dev/null").exists() && !place.join("etc/shadow").exists());
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(place.join("usr/bin/python3.11"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o7777, 0o555);
+        let name = EnvironmentName::new("it").unwrap();
+        let (found, _lease) = own.store.resolve(&name).unwrap();
+        let root = found.root.unwrap();
+        assert_eq!(
+            root.programs[&Language::Python].1,
+            [PathBuf::from("/usr/bin/python3")]
+        );
+        assert!(root.programs.contains_key(&Language::Bash));
+        assert!(imported(&own.store, &bytes).unwrap().reused);
+        own.store.verify(&name).unwrap();
+    }
+
+    #[test]
+    fn nothing_gets_out_of_the_tree_and_what_is_no_root_is_named() {
+        let own = store("bad");
+        let outside = own.base.join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        let outside_text = outside.to_str().unwrap();
+        // A link that leads out leads to a place of the same name within.
+        let climbing = tar_of(&[
+            ("usr/bin/sh", EntryType::Regular, "x", 0o755),
+            ("out", EntryType::Symlink, outside_text, 0o777),
+            ("out/planted", EntryType::Regular, "evil", 0o644),
+        ]);
+        let _ = imported(&own.store, &climbing);
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+        let rows: [(&str, Vec<u8>, &str); 6] = [
+            ("empty", Vec::new(), "empty"),
+            ("no tar", b"PK\x03\x04 and more".repeat(100), "cannot be read"),
+            (
+                "climbs",
+                tar_of(&[("../up", EntryType::Regular, "x", 0o644)]),
+                "..",
+            ),
+            (
+                "no root",
+                tar_of(&[("readme", EntryType::Regular, "x", 0o644)]),
+                "neither /usr/bin nor /bin",
+            ),
+            (
+                "image",
+                tar_of(&[
+                    ("manifest.json", EntryType::Regular, "[]", 0o644),
+                    ("blobs/sha256/00", EntryType::Regular, "x", 0o644),
+                ]),
+                "saved image",
+            ),
+            ("cut", climbing[..700].to_vec(), "cannot be read"),
+        ];
+        for (what, bytes, why) in rows {
+            let error = imported(&own.store, &bytes).unwrap_err().to_string();
+            assert!(error.contains(why), "{what}: {error}");
+        }
+        assert_eq!(
+            std::fs::read_dir(own.base.join("environments/building"))
+                .unwrap()
+                .count(),
+            0
+        );
+    }
+}
