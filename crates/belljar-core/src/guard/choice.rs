@@ -168,9 +168,22 @@ pub fn none_present(policy: &Policy, missing: &[(ProviderName, Missing)]) -> Den
             named.join(", ")
         },
         format!(
-            "policy `{}` requires {} isolation, and nothing that gives it is here: {}",
+            "policy `{}` requires {} isolation{}, and nothing that gives it is here: {}",
             policy.policy_id,
             policy.isolation_level,
+            if policy.providers.is_empty() {
+                String::new()
+            } else {
+                format!(
+                    " by {}",
+                    policy
+                        .providers
+                        .iter()
+                        .map(|provider| provider.word())
+                        .collect::<Vec<_>>()
+                        .join(" or ")
+                )
+            },
             whys.join("; ")
         ),
         fix,

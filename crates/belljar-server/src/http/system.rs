@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use belljar_core::Language;
+use belljar_core::{Language, Provider};
 use serde_json::{Value, json};
 
 use super::Shared;
@@ -49,7 +49,8 @@ pub(super) async fn metrics(State(shared): State<Shared>, Caller(who): Caller) -
     Ok(([(CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// What this machine gives: the provider, its controls, its languages.
+/// What this machine gives: the provider that serves whoever asks for none, its controls, its languages; and under `providers` all
+/// of them, with whether they are there, their version, isolation and controls.
 #[utoipa::path(
     get, path = "/v1/capabilities", tag = "system",
     responses(
@@ -64,14 +65,34 @@ pub(super) async fn capabilities(
     let engine = shared.service.engine().clone();
     // Looking for languages starts their programs.
     let looking = tokio::task::spawn_blocking(move || {
-        json!(
-            engine
-                .usual_provider()
-                .map(|provider| provider.capabilities(Language::ALL))
-        )
+        let usual = engine.usual_provider();
+        let mut found = json!(usual.map(|provider| provider.capabilities(Language::ALL)));
+        if let Some(fields) = found.as_object_mut() {
+            let all: Vec<_> = engine.providers().map(of_provider).collect();
+            fields.insert("providers".to_owned(), all.into());
+        }
+        found
     });
     let found = looking
         .await
         .map_err(|_| ServiceError::Engine("the machine could not be looked at".to_owned()))?;
     Ok(Json(found))
+}
+
+/// One of the walls. What is not there says why, and has no controls.
+fn of_provider(provider: &dyn Provider) -> Value {
+    let name = provider.name();
+    match provider.presence() {
+        Ok(version) => {
+            let found = provider.capabilities(&[]);
+            json!({
+                "provider": name, "isolation": name.isolation(), "state": "present", "version": version,
+                "controls": found.controls, "essential": found.essential, "networks": found.networks,
+            })
+        }
+        Err(missing) => json!({
+            "provider": name, "isolation": name.isolation(), "state": "absent",
+            "why": missing.why, "fix": missing.fix,
+        }),
+    }
 }

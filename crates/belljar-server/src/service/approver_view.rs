@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belljar_core::Policy;
+use belljar_core::{Policy, ProviderName};
 use serde_json::Value;
 use similar::TextDiff;
 
@@ -104,6 +104,16 @@ pub(super) fn asks(wish: &ExecutionRequest, policy: &Policy) -> Vec<String> {
     let mut asks = Vec::new();
     if wish.is_escalated().unwrap_or(false) {
         asks.push("to be let out of the ordinary: sandbox_permissions = require_escalated".to_owned());
+    }
+    let wall = wish.provider.as_deref();
+    let venv = ProviderName::Venv.word();
+    if wall == Some(venv) || (wall.is_none() && policy.providers.contains(&ProviderName::Venv)) {
+        asks.push("to run without a wall: provider venv".to_owned());
+    } else if let Some(wall) = wall {
+        asks.push(format!("provider: {wall}"));
+    }
+    if let Some(image) = &wish.image {
+        asks.push(format!("image: {image}"));
     }
     let network = match &wish.network {
         Some(network) => network.clone(),

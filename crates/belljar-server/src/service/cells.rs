@@ -49,7 +49,7 @@ impl Service {
             Work::Code(code) => (Some(code.clone()), None),
             Work::Command(argv) => (None, Some(CommandWish::Words(argv.clone()))),
         };
-        let status = match live.policy.require_approval {
+        let status = match live.asks_approver {
             true => SandboxStatus::Pending,
             false => SandboxStatus::Running,
         };
@@ -69,6 +69,8 @@ impl Service {
             env: live.request.env.clone(),
             mounts: live.request.mounts.iter().map(ToString::to_string).collect(),
             environment: live.request.environment.as_ref().map(ToString::to_string),
+            provider: live.request.provider.map(|provider| provider.word().to_owned()),
+            image: live.request.image.clone(),
             network: live.request.network.map(|network| network.word().to_owned()),
             stdin: cell.stdin.clone(),
             limits: wish.limits,

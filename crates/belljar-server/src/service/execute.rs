@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belljar_core::provider::{BoxFuture, Stream};
 use belljar_core::record::code_hash;
-use belljar_core::{Denial, DenialCode, Policy, Record, Request, SandboxStatus};
+use belljar_core::{Denial, DenialCode, IsolationLevel, Policy, Record, Request, SandboxStatus};
 use belljar_engine::session::{Cell, Event, Surroundings, Work};
 use belljar_engine::{EngineError, ExecuteIo, Execution, Planned, Session, fresh_id};
 use serde_json::json;
@@ -81,11 +81,13 @@ impl Service {
             )
             .into());
         }
+        self.check_approved(wish.approved)?;
         request.caller.tenant_id = Some(self.tenant_of(&who, wish.tenant_id.as_deref()).await?);
         let policy = self.policy_for(wish.policy_id.as_deref(), &request).await?;
         // The guard asks for approval last, so what is planned as approved only lacks that.
-        let needs_approval = policy.require_approval || wish.is_escalated()?;
-        request.approved = needs_approval;
+        let needs_approval =
+            self.asks_approver(&policy, wish.approved, wish.policy_id.as_deref()) || wish.is_escalated()?;
+        request.approved = wish.approved || needs_approval;
         let keep = keep || repeat.is_some();
         let is_kept = keep || needs_approval || self.keeps_record(wish.policy_id.as_deref());
         let cell = wish.evaluate.then(|| cell(&wish)).transpose()?;
@@ -137,6 +139,21 @@ impl Service {
         Ok(Answer::Started(Box::new(self.start(job, run))))
     }
 
+    /// Whoever asks cannot say yes for others; an owner is alone.
+    pub(super) fn check_approved(&self, approved: bool) -> Result<(), ServiceError> {
+        if approved && !self.is_owned() {
+            let message = "is for an engine of one's own; here those who may approve are asked";
+            return Err(WireError::new("approved", message).into());
+        }
+        Ok(())
+    }
+
+    /// Whether somebody has to be asked first: the policy wants that, and nobody has said yes. An owner who names no policy has
+    /// nobody to ask, so the guard refuses what it has not said yes to.
+    pub(super) fn asks_approver(&self, policy: &Policy, approved: bool, policy_id: Option<&str>) -> bool {
+        policy.needs_approval() && !approved && self.keeps_record(policy_id)
+    }
+
     /// The guard's plan, or a refusal that is on record.
     pub(super) async fn plan(
         &self,
@@ -146,7 +163,7 @@ impl Service {
         is_kept: bool,
     ) -> Result<Planned, ServiceError> {
         let denied = if who.may_use(&policy.policy_id) {
-            match self.engine.plan_run(policy, request) {
+            match self.plan_run(policy, request).await? {
                 Ok(planned) => return Ok(planned),
                 Err(EngineError::Denied { denial, record }) => (denial, record),
                 Err(error) => return Err(ServiceError::of_engine(error)),
@@ -168,6 +185,22 @@ impl Service {
             record,
             retry_after: None,
         })
+    }
+
+    /// The guard's plan. Other walls than the usual one may have to be looked for, and an image fetched, which takes its time.
+    async fn plan_run(
+        &self,
+        policy: &Policy,
+        request: &Request,
+    ) -> Result<Result<Planned, EngineError>, ServiceError> {
+        let is_usual = policy.providers.is_empty() && policy.isolation_level <= IsolationLevel::Process;
+        if is_usual && request.provider.is_none() && request.image.is_none() {
+            return Ok(self.engine.plan_run(policy, request));
+        }
+        let (engine, policy, request) = (self.engine.clone(), policy.clone(), request.clone());
+        let planning = tokio::task::spawn_blocking(move || engine.plan_run(&policy, &request));
+        let failed = |_| ServiceError::Engine("the machine could not be looked at".to_owned());
+        planning.await.map_err(failed)
     }
 
     /// Whether there is a record in the store of what runs under that policy.

@@ -31,6 +31,8 @@ pub struct LiveSession {
     pub(super) record: Record,
     /// Whether records of what it executes are kept.
     pub(super) is_kept: bool,
+    /// Whether somebody has to approve each thing that it executes.
+    pub(super) asks_approver: bool,
     pub(super) session: Session,
     pub(super) tool_names: Vec<String>,
     pub(super) bridge: Bridge,
@@ -193,6 +195,7 @@ impl Service {
             return Err(ServiceError::ShuttingDown);
         }
         let mut request = wish.to_request()?;
+        self.check_approved(wish.approved)?;
         check_variables(&request)?;
         let globals = wire::globals(&wish.globals)?;
         let tenant = self.tenant_of(who, wish.tenant_id.as_deref()).await?;
@@ -204,7 +207,8 @@ impl Service {
             *argv = vec![allowed.clone()];
         }
         // Where somebody has to approve, it is what the session executes.
-        request.approved = policy.require_approval;
+        let asks_approver = self.asks_approver(&policy, wish.approved, wish.policy_id.as_deref());
+        request.approved = wish.approved || asks_approver;
         let is_kept = self.keeps_record(wish.policy_id.as_deref());
         let planned = self.plan(who, &policy, &request, is_kept).await?;
         let record = Record::of_plan(String::new(), planned.plan(), SandboxStatus::Running, self.now());
@@ -225,6 +229,7 @@ impl Service {
             policy,
             record,
             is_kept,
+            asks_approver,
             session,
             tool_names: wish.tools.clone(),
             bridge,

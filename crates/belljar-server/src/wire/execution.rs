@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belljar_core::request::{Caller, Content, FileIn, Stdin, Workspace};
 use belljar_core::{
-    Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount, NetworkPolicy, Request,
-    Source,
+    Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount, NetworkPolicy,
+    ProviderName, Request, Source,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -59,6 +59,12 @@ pub struct ExecutionRequest {
     pub workspace: Option<String>,
     /// The environment with its packages; `host` unless said.
     pub environment: Option<String>,
+    /// The wall to run behind, `native`, `docker`, `gvisor` or `venv`; what the policy prefers unless said.
+    pub provider: Option<String>,
+    /// The image to make the sandbox of, where the wall has images.
+    pub image: Option<String>,
+    /// Somebody has read the code and says yes to it, for an engine of one's own.
+    pub approved: bool,
     /// `none`, `local`, `restricted` or `full`; what the policy gives unless said.
     pub network: Option<String>,
     pub limits: LimitWishes,
@@ -158,6 +164,8 @@ impl ExecutionRequest {
             limits: self.limits.overrides()?,
             fresh_interpreter: self.fresh_interpreter,
             check_paths: self.check_paths,
+            image: self.image.clone(),
+            approved: self.approved,
             caller: self.caller()?,
             ..Request::command(Vec::new())
         };
@@ -198,6 +206,9 @@ impl ExecutionRequest {
         if let Some(name) = &self.environment {
             request.environment = EnvironmentName::unless_host(name)
                 .map_err(|error| WireError::new("environment", error.to_string()))?;
+        }
+        if let Some(provider) = &self.provider {
+            request.provider = Some(read::<ProviderName>("provider", provider)?);
         }
         if let Some(network) = &self.network {
             request.network = Some(read::<NetworkPolicy>("network", network)?);
@@ -254,6 +265,9 @@ impl ExecutionRequest {
                 .collect(),
             mounts: request.mounts.iter().map(ToString::to_string).collect(),
             environment: request.environment.as_ref().map(ToString::to_string),
+            provider: request.provider.map(|provider| provider.word().to_owned()),
+            image: request.image.clone(),
+            approved: request.approved,
             network: request.network.map(|network| network.word().to_owned()),
             limits: LimitWishes::of(&request.limits),
             require: request
@@ -476,7 +490,7 @@ mod tests {
             "language": "py", "code": "print(1)", "stdin": "x", "args": ["a"], "env": {"A": "b"},
             "files": {"a.txt": "text", "b.bin": {"base64": "AAE=", "executable": true}}, "outputs": ["c"],
             "network": "local", "limits": {"timeout": "2s", "memory": 67108864, "processes": 3},
-            "require": ["landlock"], "tenant_id": "t", "user_id": "u", "run_id": "r", "metadata": {"k": "v"},
+            "require": ["landlock"], "provider": "docker", "image": "python:3", "tenant_id": "t", "user_id": "u", "run_id": "r", "metadata": {"k": "v"},
         }))
         .unwrap();
         assert_eq!(request.language(), Some(Language::Python));
@@ -485,6 +499,8 @@ mod tests {
         assert_eq!(request.limits.memory, Some(Bytes::from_mib(64)));
         assert_eq!(request.caller.tenant_id.as_deref(), Some("t"));
         assert_eq!(request.controls.len(), 1);
+        assert_eq!(request.provider, Some(ProviderName::Docker));
+        assert_eq!(request.image.as_deref(), Some("python:3"));
     }
 
     /// R19 among others.
@@ -516,6 +532,7 @@ mod tests {
                 "limits.timeout",
             ),
             (serde_json::json!({"code": "1", "network": "wifi"}), "network"),
+            (serde_json::json!({"code": "1", "provider": "moat"}), "provider"),
             (serde_json::json!({"code": "1", "require": ["moat"]}), "require"),
             (serde_json::json!({"code": "1", "mounts": ["x"]}), "mounts"),
             (

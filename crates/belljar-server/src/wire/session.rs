@@ -36,6 +36,12 @@ pub struct SessionRequest {
     /// `HOST:GUEST[:ro|rw]`, where the policy lists it.
     pub mounts: Vec<String>,
     pub environment: Option<String>,
+    /// The wall to run behind; what the policy prefers unless said.
+    pub provider: Option<String>,
+    /// The image to make the sandbox of, where the wall has images.
+    pub image: Option<String>,
+    /// Somebody says yes to all that it will execute, for an engine of one's own.
+    pub approved: bool,
     pub network: Option<String>,
     /// For each execution.
     pub limits: LimitWishes,
@@ -74,6 +80,9 @@ impl SessionRequest {
             files: self.files.clone(),
             mounts: self.mounts.clone(),
             environment: self.environment.clone(),
+            provider: self.provider.clone(),
+            image: self.image.clone(),
+            approved: self.approved,
             network: self.network.clone(),
             limits: self.limits.clone(),
             require: self.require.clone(),
@@ -119,6 +128,9 @@ impl SessionRequest {
             files: like.files,
             mounts: like.mounts,
             environment: like.environment,
+            provider: like.provider,
+            image: like.image,
+            approved: like.approved,
             network: like.network,
             limits: like.limits,
             require: like.require,

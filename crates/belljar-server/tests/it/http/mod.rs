@@ -6,6 +6,7 @@ mod bad_input;
 mod executions;
 mod owner;
 mod policies;
+mod providers;
 mod quotas;
 mod records;
 mod server;
@@ -16,8 +17,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::http::Method;
+use belljar_core::Provider;
 use belljar_engine::Engine;
 use belljar_linux::NativeProvider;
+use belljar_providers::VenvProvider;
 use belljar_server::client::{Client, ClientError};
 use belljar_server::http::{self, Limits};
 use belljar_server::service::{Callers, GateSettings, Opened, Service, Settings};
@@ -45,7 +48,12 @@ struct Server {
 fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE
-        .get_or_init(|| Engine::new(Arc::new(NativeProvider::new())))
+        .get_or_init(|| {
+            Engine::with_providers([
+                Arc::new(NativeProvider::new()) as Arc<dyn Provider>,
+                Arc::new(VenvProvider::new()),
+            ])
+        })
         .clone()
 }
 
