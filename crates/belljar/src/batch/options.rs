@@ -107,6 +107,17 @@ impl Batch {
             defaults.check_paths,
             defaults.caller,
         ]);
+        // Only where it is said, so that what was begun before there was a choice can go on.
+        if let (true, Some(list)) = (
+            defaults.provider.is_some() || defaults.image.is_some() || defaults.approved,
+            all.as_array_mut(),
+        ) {
+            list.push(serde_json::json!([
+                defaults.provider,
+                defaults.image,
+                defaults.approved
+            ]));
+        }
         if let (Some((_, name)), Some(list)) = (&self.elsewhere, all.as_array_mut()) {
             list.push(serde_json::Value::from(name.as_str()));
         }

@@ -1,6 +1,6 @@
 //! What the command line says when it cannot go on: a kind, a sentence, a hint.
 
-use belljar::{Error, ErrorKind};
+use belljar::{DenialCode, Error, ErrorKind};
 use serde::Serialize;
 
 use super::{messages, stdout};
@@ -58,6 +58,13 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let problem = Self::new(error.kind(), error.to_string());
+        // A service asks its approvers instead, so this is for runs on this machine.
+        if let Error::Denied { denial, .. } = &error
+            && denial.code == DenialCode::ApprovalRequired
+        {
+            let fix = denial.fix.trim_start_matches("have it approved, or ");
+            return problem.hint(format!("read it, then say so with --trust; or {fix}"));
+        }
         match error.hint() {
             Some(hint) => problem.hint(hint),
             None => problem,

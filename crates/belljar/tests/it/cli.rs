@@ -7,6 +7,7 @@ mod environments;
 mod exit_codes;
 mod files;
 mod flags;
+mod providers;
 mod reports;
 pub(crate) mod session;
 mod streams;

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::super::words::Words;
 use super::execution::words;
-use super::{ByArgs, CallerArgs, LimitArgs, examples};
+use super::{ByArgs, CallerArgs, LimitArgs, WallArgs, examples};
 
 /// Run many requests, one JSON object on each line
 ///
@@ -59,6 +59,9 @@ pub(crate) struct BatchArgs {
     #[arg(long, value_name = "NETWORK", value_parser = Words(|| words(NetworkPolicy::ALL, NetworkPolicy::word)),
           help_heading = "What every line has, unless it says otherwise")]
     pub(crate) network: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) wall: WallArgs,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,

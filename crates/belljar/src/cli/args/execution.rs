@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use belljar::{Control, Language, NetworkPolicy};
+use belljar::{Control, Language, NetworkPolicy, ProviderName};
 use clap::Args;
 
 use super::super::words::Words;
@@ -113,6 +113,9 @@ pub(crate) struct ExecutionArgs {
     pub(crate) network: Option<String>,
 
     #[command(flatten)]
+    pub(crate) wall: WallArgs,
+
+    #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
     /// Hold everything asked for against this policy; otherwise asking is enough
@@ -141,6 +144,24 @@ pub(crate) struct ExecutionArgs {
 
     #[command(flatten)]
     pub(crate) caller: CallerArgs,
+}
+
+/// What it runs behind.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Wall")]
+pub(crate) struct WallArgs {
+    /// The wall to run behind; venv is none. `belljar providers` lists those that are here [default: native, unless
+    /// the policy wants more]
+    #[arg(long, value_name = "PROVIDER", value_parser = Words(|| words(ProviderName::ALL, ProviderName::word)))]
+    pub(crate) provider: Option<String>,
+
+    /// The image to make the sandbox of, such as python:3.12-slim; for the provider docker
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+
+    /// I have read this code: run it although there is no wall, or the policy wants it approved
+    #[arg(long)]
+    pub(crate) trust: bool,
 }
 
 /// Limits. Sizes take K, M, G; times take ms, s, m, h.

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::super::words::Words;
 use super::execution::words;
-use super::{ByArgs, CallerArgs, LimitArgs, examples};
+use super::{ByArgs, CallerArgs, LimitArgs, WallArgs, examples};
 
 /// Type code cell by cell, in an interpreter that stays
 ///
@@ -58,6 +58,9 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_name = "NETWORK", value_parser = Words(|| words(NetworkPolicy::ALL, NetworkPolicy::word)),
           help_heading = "What goes in")]
     pub(crate) network: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) wall: WallArgs,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,

@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::super::args::BatchArgs;
 use super::super::problem::Problem;
-use super::{Here, caller, commands_are_for_us, inputs, limits, own_stdin, service};
+use super::{Here, caller, commands_are_for_us, inputs, limits, own_stdin, service, trust_is_for_us};
 
 /// The most lines that may run at once.
 const MOST_JOBS: usize = 1024;
@@ -47,6 +47,7 @@ pub(crate) fn batch(args: &BatchArgs, here: &Here) -> Result<BatchSettings, Prob
         .as_deref()
         .map(|word| inputs::word(word, "--network"))
         .transpose()?;
+    inputs::wall(&args.wall, &mut defaults)?;
     for word in &args.require {
         defaults
             .controls
@@ -59,6 +60,7 @@ pub(crate) fn batch(args: &BatchArgs, here: &Here) -> Result<BatchSettings, Prob
     let batch = Batch::new().jobs(jobs);
     let batch = match &service {
         Some(_) if !args.allow_command.is_empty() => return Err(commands_are_for_us()),
+        Some(_) if defaults.approved => return Err(trust_is_for_us()),
         Some(_) => batch.defaults(defaults),
         None => by_us(batch, defaults, args)?,
     };

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use belljar::{FileIn, GuestPath, Mount, Request, Source};
 use belljar_core::status::UnknownWord;
 
+use super::super::args::WallArgs;
 use super::super::problem::Problem;
 
 /// A file or directory to take out of the work directory, and where to.
@@ -173,6 +174,30 @@ pub(super) fn mounts(texts: &[String], directory: &Path) -> Result<Vec<Mount>, P
             }
         })
         .collect()
+}
+
+/// The wall that was asked for, and whether the code is trusted.
+pub(super) fn wall(args: &WallArgs, request: &mut Request) -> Result<(), Problem> {
+    request.provider = args
+        .provider
+        .as_deref()
+        .map(|name| word(name, "--provider"))
+        .transpose()?;
+    request.image = args.image.as_deref().map(image).transpose()?;
+    request.approved = args.trust;
+    Ok(())
+}
+
+/// The name of an image, as engines write it.
+pub(crate) fn image(name: &str) -> Result<String, Problem> {
+    let plain = |c: char| c.is_ascii_graphic();
+    // With a dash in front it is an option that was forgotten.
+    if name.is_empty() || name.starts_with('-') || !name.chars().all(plain) {
+        let shown = name.escape_default();
+        return Err(Problem::usage(format!("--image: `{shown}` is no image's name"))
+            .hint("write NAME, NAME:TAG or NAME@DIGEST, such as python:3.12-slim"));
+    }
+    Ok(name.to_owned())
 }
 
 /// The code has a file of its own in the work directory, which no other may replace.

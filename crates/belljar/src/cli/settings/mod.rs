@@ -129,6 +129,7 @@ fn resolve(
         .as_deref()
         .map_or(Ok(None), EnvironmentName::unless_host)
         .map_err(|error| Error::from(EnvironmentError::from(error)))?;
+    inputs::wall(&args.wall, &mut request)?;
     let outputs = inputs::outputs(&args.out)?;
     request.outputs = outputs.iter().map(|output| output.guest.clone()).collect();
     request.limits = limits::read(&args.limits)?;
@@ -149,6 +150,7 @@ fn resolve(
         Some(_) if !allow_command.is_empty() => {
             return Err(commands_are_for_us());
         }
+        Some(_) if request.approved => return Err(trust_is_for_us()),
         Some(client) => By::Service {
             client: Box::new(client),
             policy_id: args.policy.clone(),
@@ -208,6 +210,11 @@ fn service(by: &ByArgs) -> Result<Option<Client>, Problem> {
 fn commands_are_for_us() -> Problem {
     Problem::usage("--allow-command is for runs on this machine")
         .hint("have it in a policy of the service, as allowed_commands")
+}
+
+fn trust_is_for_us() -> Problem {
+    Problem::usage("--trust is for runs on this machine")
+        .hint("leave it out: whoever may approve for the service is asked where that is needed")
 }
 
 /// Adds what is in the archives; together with everything else it must fit on the sandbox's disk.

@@ -189,3 +189,44 @@ fn an_interrupt_ends_it_at_the_service() {
     }
     remote.server.end();
 }
+
+/// R36, R37: the service's policies decide about walls, and its approvers about trust.
+#[test]
+fn a_wall_is_asked_for_there() {
+    let remote = Remote::start();
+    let lines = remote.home.file("in.jsonl", "{\"code\": \"print('ran')\"}\n");
+    let lines = lines.to_str().expect("plain");
+    let commands: [&[&str]; 3] = [
+        &["run", "-c", "print('ran')"],
+        &["session"],
+        &["batch", lines, "-o", "-", "--quiet"],
+    ];
+    for command in commands {
+        let go = |args: &[&str]| {
+            let all = [command, &["--policy", "open"], args].concat();
+            remote.run(&all).stdin("print('ran')").go()
+        };
+        let done = go(&["--provider", "native"]).expect_code(0);
+        assert!(done.stdout.contains("ran"), "{done:#?}");
+        for (args, told) in [
+            (
+                &["--provider", "venv"][..],
+                "`open` requires process isolation; venv gives none",
+            ),
+            (
+                &["--provider", "native", "--image", "python:3"],
+                "no provider that it may have is made of images",
+            ),
+        ] {
+            let done = go(args);
+            assert_ne!(done.code, Some(0), "{done:#?}");
+            assert!((done.stdout.clone() + &done.stderr).contains(told), "{done:#?}");
+        }
+        let done = go(&["--trust"]).expect_code(2);
+        assert!(
+            done.stderr.contains("--trust is for runs on this machine"),
+            "{done:#?}"
+        );
+    }
+    remote.server.end();
+}

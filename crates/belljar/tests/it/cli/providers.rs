@@ -1,0 +1,225 @@
+//! R35 to R37 on the command line: which wall, of which image, and code that somebody trusts.
+
+use serde_json::{Value, json};
+
+use super::expect_one_problem;
+use crate::again::{alone, test_name};
+use crate::harness::{Done, TempDir, Who, belljar, everyone, run_code};
+
+/// The code and the rule of a denial.
+#[track_caller]
+fn denied(done: Done) -> (Value, Value) {
+    let denial = done.expect_code(126).json()["denial"].clone();
+    (denial["code"].clone(), denial["rule"].clone())
+}
+
+fn receipt(who: Who, args: &[&str]) -> Value {
+    let done = run_code(who, "python", "print('ran')", args).go().expect_code(0);
+    done.json()["outcome"]["receipt"].clone()
+}
+
+#[test]
+fn r37_without_a_wall_somebody_has_to_say_yes() {
+    for who in everyone() {
+        let found = receipt(who, &["--provider", "venv", "--trust"]);
+        assert_eq!(
+            (&found["provider"], &found["isolation"], &found["network"]),
+            (&json!("venv"), &json!("none"), &json!("full"))
+        );
+        let done = run_code(who, "python", "1", &["--provider", "venv"]).go();
+        assert_eq!(denied(done), (json!("approval_required"), json!("providers")));
+        let done = belljar(who, ["run", "--provider", "venv", "-c", "print('ran')"]).go();
+        expect_one_problem(&done);
+        assert!(done.stderr.contains("--trust"), "{done:#?}");
+        // Trust alone takes no wall away.
+        assert_eq!(receipt(who, &["--trust"])["isolation"], "process");
+    }
+}
+
+#[test]
+fn r12_trust_is_the_approval_that_a_policy_wants() {
+    let dir = TempDir::new();
+    let asks = dir.file("asks.toml", "extends = \"standard\"\nrequire_approval = true");
+    let asks = asks.to_str().expect("plain");
+    for who in everyone() {
+        let done = run_code(who, "python", "1", &["--policy", asks]).go();
+        assert_eq!(
+            denied(done),
+            (json!("approval_required"), json!("require_approval"))
+        );
+        let found = receipt(who, &["--policy", asks, "--trust"]);
+        assert_eq!(found["provider"], "native");
+    }
+}
+
+/// R36: what a policy requires is there or nothing runs; what it prefers may be passed over (R35).
+#[test]
+fn r35_a_policy_says_which_walls_there_may_be() {
+    let dir = TempDir::new();
+    let policy = |name: &str, lines: &str| {
+        let path = dir.file(name, format!("extends = \"standard\"\n{lines}"));
+        path.to_str().expect("plain").to_owned()
+    };
+    let requires = policy("requires.toml", "providers = [\"docker\"]");
+    let prefers = policy("prefers.toml", "providers = [\"docker\", \"native\"]");
+    let images = policy("images.toml", "allowed_images = [\"python:*\"]");
+    for who in everyone() {
+        // Nothing listens there, whatever this machine has.
+        let run = |args: &[&str]| {
+            let run = run_code(who, "python", "print('ran')", args);
+            run.env("DOCKER_HOST", "unix:///nowhere/docker.sock")
+        };
+        let done = run(&["--policy", &requires]).go();
+        let denial = done.json()["denial"].clone();
+        assert_eq!(denied(done), (json!("isolation_unavailable"), json!("providers")));
+        assert!(
+            denial["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("isolation by docker, ")),
+            "{denial}"
+        );
+        let done = run(&["--policy", &prefers]).go().expect_code(0);
+        assert_eq!(done.json()["outcome"]["receipt"]["provider"], "native");
+        let done = run(&["--policy", "restricted"]).go();
+        assert_eq!(
+            denied(done),
+            (json!("isolation_unavailable"), json!("isolation_level"))
+        );
+        for (args, code, rule) in [
+            (
+                &["--provider", "docker"][..],
+                "isolation_unavailable",
+                "providers",
+            ),
+            (
+                &["--image", "python:3"],
+                "isolation_unavailable",
+                "isolation_level",
+            ),
+            (
+                &["--policy", "standard", "--provider", "venv", "--trust"],
+                "provider_not_allowed",
+                "isolation_level",
+            ),
+            (
+                &["--policy", &requires, "--provider", "native"],
+                "provider_not_allowed",
+                "providers",
+            ),
+            (
+                &["--provider", "native", "--image", "python:3"],
+                "provider_not_allowed",
+                "image",
+            ),
+            (
+                &["--policy", &images, "--image", "alpine"],
+                "image_not_allowed",
+                "allowed_images",
+            ),
+        ] {
+            assert_eq!(denied(run(args).go()), (json!(code), json!(rule)), "{args:?}");
+        }
+    }
+}
+
+/// An interpreter that stays is killed together with what would bury it, so others are kept from seeing that.
+#[test]
+fn every_command_that_executes_takes_them() {
+    alone(test_name!(), || {
+        let dir = TempDir::new();
+        let lines = dir.file("in.jsonl", "{\"code\": \"print('ran')\"}\n");
+        let lines = lines.to_str().expect("plain");
+        let who = everyone()[0];
+        let trusted = ["--provider", "venv", "--trust"];
+        let done = belljar(
+            who,
+            [&["exec", "--json"][..], &trusted, &["--", "echo", "ran"]].concat(),
+        )
+        .go();
+        let receipt = &done.expect_code(0).json()["outcome"]["receipt"];
+        assert_eq!(receipt["provider"], "venv");
+        let done = belljar(who, [&["session"][..], &trusted].concat())
+            .stdin("x = 20\nx + 1")
+            .go();
+        done.expect_code(0).expect_stdout("21\n");
+        let done = belljar(who, ["session", "--provider", "venv"])
+            .stdin("1")
+            .go()
+            .expect_code(126);
+        assert!(done.stderr.contains("without any wall"), "{done:#?}");
+        let batch = [&["batch", lines, "-o", "-", "--quiet"][..], &trusted].concat();
+        let done = belljar(who, batch).go().expect_code(0);
+        let answer: Value = serde_json::from_str(&done.stdout).expect("one line");
+        assert_eq!(answer["outcome"]["receipt"]["provider"], "venv", "{answer:#}");
+    });
+}
+
+/// What was begun with one wall does not go on with another.
+#[test]
+fn a_batch_is_resumed_with_the_same_wall() {
+    let dir = TempDir::new();
+    let lines = dir.file("in.jsonl", "{\"code\": \"1\"}\n");
+    let (lines, out) = (lines.to_str().expect("plain"), dir.path().join("out.jsonl"));
+    let out = out.to_str().expect("plain");
+    let who = everyone()[0];
+    belljar(who, ["batch", lines, "-o", out, "--quiet"])
+        .go()
+        .expect_code(0);
+    let again = [
+        "batch",
+        lines,
+        "-o",
+        out,
+        "--quiet",
+        "--provider",
+        "venv",
+        "--trust",
+    ];
+    let done = belljar(who, again).go();
+    assert_ne!(done.code, Some(0), "{done:#?}");
+    assert!(done.stderr.contains("--restart"), "{done:#?}");
+}
+
+#[test]
+fn what_cannot_be_meant_is_one_problem_with_a_hint() {
+    for who in everyone() {
+        for (args, told, hint) in [
+            (
+                &["--provider", "moat"][..],
+                "--provider: `moat` is not known",
+                "venv, native, docker, gvisor",
+            ),
+            (&["--provider", ""], "--provider: `` is not known", "use one of"),
+            (
+                &["--image", ""],
+                "--image: `` is no image's name",
+                "python:3.12-slim",
+            ),
+            (
+                &["--image", "a b"],
+                "--image: `a b` is no image's name",
+                "NAME:TAG",
+            ),
+            (&["--image=-v"], "--image: `-v` is no image's name", "NAME:TAG"),
+            (&["--image", "a\u{1b}[2J"], "is no image's name", "NAME:TAG"),
+            (
+                &["--trust", "--url", "http://127.0.0.1:1"],
+                "--trust is for runs on this machine",
+                "leave it out",
+            ),
+        ] {
+            for command in [
+                &["run", "-c", "1"][..],
+                &["session"],
+                &["batch", "/dev/null", "-o", "-"],
+            ] {
+                let done = belljar(who, [command, args].concat()).go().expect_code(2);
+                expect_one_problem(&done);
+                assert!(
+                    done.stderr.contains(told) && done.stderr.contains(hint),
+                    "{done:#?}"
+                );
+            }
+        }
+    }
+}
