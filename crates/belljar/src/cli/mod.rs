@@ -45,6 +45,7 @@ fn dispatch(command: Command) -> Result<u8, Problem> {
         Command::Session(args) => commands::session::session(*args, &Here::find()?),
         Command::Batch(args) => commands::batch::batch(settings::batch(&args, &Here::find()?)?),
         Command::Doctor(args) => commands::doctor::doctor(&args),
+        Command::Providers(args) => commands::providers::providers(&args),
         Command::Env(args) => commands::environments::environments(args, &Here::find()?),
         Command::Policy(args) => commands::policy::policy(&args),
         Command::Serve(args) => commands::serve::serve(settings::serve(&args)?),

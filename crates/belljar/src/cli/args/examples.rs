@@ -88,6 +88,14 @@ Lines look like this; all but one of code, file and command can be left out:
 
 `belljar batch --help` tells more, with the exit codes.";
 
+pub(super) const PROVIDERS: &str = "\
+Examples:
+  belljar providers
+  belljar providers --image python:3.12-slim    measure docker as well
+  belljar run --provider gvisor script.py
+  belljar run --image python:3.12-slim script.py
+  belljar run --provider venv --trust mine.py   no wall at all: for code that you have read";
+
 pub(super) const DOCTOR: &str = "\
 Examples:
   belljar doctor

@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Session(Box<SessionArgs>),
     Batch(Box<BatchArgs>),
     Doctor(DoctorArgs),
+    Providers(ProvidersArgs),
     Env(EnvArgs),
     Policy(PolicyArgs),
     Serve(ServeArgs),
@@ -71,6 +72,26 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// List the walls: which are here, how long a start takes, what each holds
+///
+/// A policy says how strong a wall has to be, and which it prefers; --provider names one. What a wall does not
+/// hold is shown with what that means. Each that is here runs `print(1)` two times, and the second is shown.
+#[derive(Debug, Args)]
+#[command(after_help = examples::PROVIDERS)]
+pub(crate) struct ProvidersArgs {
+    /// Print a JSON array instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Run nothing, and show no times
+    #[arg(long)]
+    pub(crate) no_measure: bool,
+
+    /// The image to measure docker with; without one it is not measured
+    #[arg(long, value_name = "IMAGE", conflicts_with = "no_measure")]
+    pub(crate) image: Option<String>,
 }
 
 /// List, show and check policies
@@ -161,6 +182,7 @@ impl Command {
             Self::Run(args) => args.execution.json,
             Self::Exec(args) => args.execution.json,
             Self::Doctor(args) => args.json,
+            Self::Providers(args) => args.json,
             Self::Languages(args) => args.json,
             Self::Env(args) => args.command.wants_json(),
             Self::Keys(args) => args.service.json,

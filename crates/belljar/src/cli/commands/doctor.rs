@@ -2,13 +2,16 @@
 
 use std::io::IsTerminal;
 
-use belljar::{Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Support};
+use belljar::{
+    Capabilities, Control, Engine, IsolationLevel, Language, NetworkPolicy, ProviderName, Support,
+};
 use serde::Serialize;
 
 use super::super::args::DoctorArgs;
 use super::super::messages::visible;
 use super::super::problem::Problem;
 use super::super::stdout;
+use super::providers::{State, state_of};
 
 /// No sandbox can be made here.
 const NOT_READY: u8 = 1;
@@ -19,13 +22,23 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Problem> {
         return Ok(NOT_READY);
     };
     let capabilities = provider.examine();
-    let diagnosis = Diagnosis::of(&capabilities);
+    let diagnosis = Diagnosis::of(&capabilities, walls(&engine));
     if args.json {
         stdout::json(&diagnosis)?;
     } else {
         stdout::print(&diagnosis.render(&Marks::for_stdout()))?;
     }
     Ok(if diagnosis.ready { 0 } else { NOT_READY })
+}
+
+/// Every wall and whether it is there. Only the usual one is needed.
+fn walls(engine: &Engine) -> Vec<Wall> {
+    let wall = |name: &ProviderName| Wall {
+        provider: *name,
+        isolation: name.isolation(),
+        state: state_of(engine, *name),
+    };
+    ProviderName::ALL.iter().map(wall).collect()
 }
 
 #[derive(Serialize)]
@@ -37,6 +50,15 @@ struct Diagnosis<'a> {
     networks: Vec<NetworkPolicy>,
     languages: Vec<Language>,
     controls: Vec<Finding<'a>>,
+    providers: Vec<Wall>,
+}
+
+#[derive(Serialize)]
+struct Wall {
+    provider: ProviderName,
+    isolation: IsolationLevel,
+    #[serde(flatten)]
+    state: State,
 }
 
 #[derive(Serialize)]
@@ -49,7 +71,7 @@ struct Finding<'a> {
 }
 
 impl<'a> Diagnosis<'a> {
-    fn of(capabilities: &'a Capabilities) -> Self {
+    fn of(capabilities: &'a Capabilities, providers: Vec<Wall>) -> Self {
         let controls: Vec<_> = capabilities
             .controls
             .iter()
@@ -69,6 +91,7 @@ impl<'a> Diagnosis<'a> {
             networks: capabilities.networks.iter().copied().collect(),
             languages: capabilities.languages.keys().copied().collect(),
             controls,
+            providers,
         }
     }
 
@@ -100,7 +123,39 @@ impl<'a> Diagnosis<'a> {
                 }
             }
         }
-        text + "\n" + &self.summary()
+        text + "\n" + &self.render_walls(marks) + "\n" + &self.summary()
+    }
+
+    fn render_walls(&self, marks: &Marks) -> String {
+        let mut text =
+            "Walls that a policy or --provider can name; `belljar providers` tells more:\n".to_owned();
+        for Wall {
+            provider,
+            isolation,
+            state,
+        } in &self.providers
+        {
+            match state {
+                State::Present { version } => {
+                    let line = format!(
+                        "{} {provider:<7} {isolation:<10} {}",
+                        marks.present,
+                        visible(version)
+                    );
+                    text += line.trim_end();
+                    text.push('\n');
+                }
+                State::Absent { why, fix } => {
+                    let mark = marks.absent;
+                    text += &format!("{mark} {provider:<7} {isolation:<10} {}\n", visible(why));
+                    if !fix.is_empty() {
+                        let indent = " ".repeat(marks.width + 1 + 7 + 1 + 10 + 1);
+                        text += &format!("{indent}fix: {}\n", visible(fix));
+                    }
+                }
+            }
+        }
+        text
     }
 
     fn summary(&self) -> String {
@@ -177,8 +232,6 @@ impl Marks {
 
 #[cfg(test)]
 mod tests {
-    use belljar::ProviderName;
-
     use super::*;
     use std::collections::BTreeMap;
 
@@ -212,7 +265,7 @@ mod tests {
     #[test]
     fn a_missing_control_shows_its_effect_and_fix() {
         let capabilities = capabilities(&[Control::Landlock]);
-        let diagnosis = Diagnosis::of(&capabilities);
+        let diagnosis = Diagnosis::of(&capabilities, Vec::new());
         assert!(diagnosis.ready);
         let text = diagnosis.render(&Marks::PLAIN);
         assert!(
@@ -231,7 +284,7 @@ mod tests {
     #[test]
     fn without_an_essential_control_nothing_can_be_made() {
         let capabilities = capabilities(&[Control::UserNamespace, Control::Seccomp]);
-        let diagnosis = Diagnosis::of(&capabilities);
+        let diagnosis = Diagnosis::of(&capabilities, Vec::new());
         assert!(!diagnosis.ready);
         assert!(
             diagnosis
@@ -245,7 +298,7 @@ mod tests {
     #[test]
     fn the_json_form_is_flat() {
         let capabilities = capabilities(&[Control::Landlock]);
-        let value = serde_json::to_value(Diagnosis::of(&capabilities)).unwrap();
+        let value = serde_json::to_value(Diagnosis::of(&capabilities, Vec::new())).unwrap();
         let landlock = value["controls"]
             .as_array()
             .unwrap()
@@ -255,5 +308,30 @@ mod tests {
         assert_eq!(landlock["state"], "absent");
         assert_eq!(landlock["fix"], "enable it");
         assert_eq!(landlock["essential"], false);
+    }
+
+    #[test]
+    fn a_wall_that_is_not_here_is_shown_with_its_fix_and_spoils_nothing() {
+        let capabilities = capabilities(&[]);
+        let wall = |provider: ProviderName, state| Wall {
+            provider,
+            isolation: provider.isolation(),
+            state,
+        };
+        let version = String::new();
+        let (why, fix) = ("no socket".to_owned(), "start it".to_owned());
+        let walls = vec![
+            wall(ProviderName::Native, State::Present { version }),
+            wall(ProviderName::Docker, State::Absent { why, fix }),
+        ];
+        let diagnosis = Diagnosis::of(&capabilities, walls);
+        assert!(diagnosis.ready);
+        let text = diagnosis.render(&Marks::PLAIN);
+        assert!(text.contains("yes native  process\n"), "{text}");
+        let docker = "no  docker  container  no socket\n                       fix: start it\n";
+        assert!(text.contains(docker), "{text}");
+        let value = serde_json::to_value(&diagnosis).unwrap();
+        assert_eq!(value["providers"][1]["state"], "absent");
+        assert_eq!(value["providers"][1]["fix"], "start it");
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod execute;
 pub(crate) mod keys;
 pub(crate) mod languages;
 pub(crate) mod policy;
+pub(crate) mod providers;
 mod receipt;
 pub(crate) mod records;
 pub(crate) mod reference;

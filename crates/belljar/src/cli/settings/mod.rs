@@ -28,7 +28,7 @@ use super::args::{ByArgs, CallerArgs, ExecArgs, ExecutionArgs, RunArgs};
 use super::config::Config;
 use super::problem::Problem;
 pub(crate) use batch::{BatchSettings, batch};
-pub(crate) use inputs::Output;
+pub(crate) use inputs::{Output, image};
 pub(crate) use serve::{LogForm, ServeSettings, serve, store};
 pub(crate) use session::{Directory, Mode, SessionSettings, session};
 

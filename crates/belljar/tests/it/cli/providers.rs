@@ -223,3 +223,98 @@ fn what_cannot_be_meant_is_one_problem_with_a_hint() {
         }
     }
 }
+
+#[test]
+fn providers_are_listed_with_what_they_hold() {
+    for who in everyone() {
+        let nowhere = |args: &[&str]| {
+            let run = belljar(who, args.to_vec());
+            run.env("DOCKER_HOST", "unix:///nowhere/docker.sock")
+                .go()
+                .expect_code(0)
+        };
+        let all = nowhere(&["providers", "--json"]).json();
+        let names: Vec<_> = all
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|wall| &wall["provider"])
+            .collect();
+        assert_eq!(names, ["venv", "native", "docker", "gvisor"]);
+        let of = |name: &str| {
+            let mut walls = all.as_array().expect("a list").iter();
+            walls
+                .find(|wall| wall["provider"] == name)
+                .expect("a wall")
+                .clone()
+        };
+        for (name, isolation) in [("venv", "none"), ("native", "process")] {
+            let wall = of(name);
+            assert_eq!(
+                (&wall["isolation"], &wall["state"]),
+                (&json!(isolation), &json!("present"))
+            );
+            assert!(
+                wall["start_ms"].as_f64().is_some_and(|took| took > 0.0),
+                "{wall:#}"
+            );
+            assert!(wall["version"].is_string());
+        }
+        assert!(
+            of("native")["holds"]
+                .as_array()
+                .expect("a list")
+                .contains(&json!("seccomp"))
+        );
+        let lacks = of("venv")["does_not_hold"].clone();
+        let lacks: Vec<_> = lacks.as_array().expect("a list").iter().collect();
+        assert!(
+            lacks
+                .iter()
+                .any(|lack| lack["control"] == "seccomp" && lack["effect"].is_string())
+        );
+        let docker = of("docker");
+        assert_eq!(
+            (&docker["state"], &docker["start_ms"]),
+            (&json!("absent"), &Value::Null)
+        );
+        assert!(docker["why"].is_string() && docker["fix"].is_string());
+
+        let text = nowhere(&["providers", "--no-measure"]).stdout;
+        let native = text
+            .lines()
+            .find(|line| line.starts_with("native "))
+            .expect("a row");
+        let cells: Vec<_> = native.split_whitespace().collect();
+        assert_eq!(
+            (cells[1], cells[2], cells[4]),
+            ("process", "-", "present"),
+            "{text}"
+        );
+        for part in [
+            "\nvenv, none isolation\n",
+            "  holds:    ",
+            "  does not: ",
+            "own-kernel: ",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+
+        // One that is not there is told by doctor, and is no reason to fail.
+        let doctor = nowhere(&["doctor", "--json"]).json();
+        let walls = doctor["providers"].as_array().expect("a list");
+        let docker = walls
+            .iter()
+            .find(|wall| wall["provider"] == "docker")
+            .expect("a wall");
+        assert_eq!(
+            (&docker["state"], &doctor["ready"]),
+            (&json!("absent"), &json!(true))
+        );
+        let text = nowhere(&["doctor"]).stdout;
+        assert!(
+            text.contains("yes native  process") && text.contains("no  docker  container"),
+            "{text}"
+        );
+    }
+}

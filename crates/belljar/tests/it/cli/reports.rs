@@ -94,7 +94,7 @@ fn a_run_as_json_has_this_shape() {
             outcome["receipt"]["controls"]
                 .as_object()
                 .map(serde_json::Map::len),
-            Some(19)
+            Some(20)
         );
         let times = ["started_at", "completed_at"].map(|field| outcome[field].as_f64().expect("a time"));
         assert!(times[0] > 1.7e9 && times[1] >= times[0], "{times:?}");
@@ -124,6 +124,7 @@ fn doctor_tells_what_this_machine_gives() {
                 "networks",
                 "languages",
                 "controls",
+                "providers",
             ],
         );
         assert_eq!(json["ready"], true);
