@@ -489,11 +489,41 @@ def test_code_that_nobody_approved_stays_behind_a_wall(client: belljar.Client) -
     assert execute_code("print('ran')", guard=guard).stdout == "ran\n"
 
 
-def test_what_was_approved_gets_the_wall_that_there_is(client: belljar.Client) -> None:
-    """R37: the engine has no weaker one, and the receipt says so."""
+def test_what_was_approved_runs_without_a_wall(client: belljar.Client) -> None:
+    """R37: on an engine of one's own. A service's policy puts a wall around it, and the receipt says which."""
     config = CodeExecutionConfig(isolation="none")  # type: ignore[arg-type]
     result = execute_code("print('ran')", config=config, guard=SecureToAutoRun(approved=True))
-    assert result.stdout == "ran\n" and result.receipt.isolation == "process"
+    given = ("venv", "none", "full") if client.is_own else ("native", "process", "none")
+    receipt = result.receipt
+    assert result.stdout == "ran\n" and (receipt.provider, receipt.isolation, receipt.network) == given
+
+
+def test_a_yes_to_what_has_no_wall_is_for_nothing_else(client: belljar.Client) -> None:
+    """R37."""
+    yes = SecureToAutoRun(approved=True)
+    assert execute_code("print('ran')", guard=yes).receipt.isolation == "process"
+    trusted = CodeExecutionConfig(provider="venv", isolation=IsolationLevel.NONE)
+    with pytest.raises(belljar.Denied) as refused:
+        execute_code("print('ran')", config=trusted)
+    assert refused.value.code == "auto_run_not_allowed"
+    # A network that would have to be held is not promised.
+    local = CodeExecutionConfig(isolation=IsolationLevel.NONE, network=NetworkPolicy.LOCAL, provider="venv")
+    with pytest.raises(belljar.Denied, match="network|isolation"):
+        execute_code("print('ran')", config=local, guard=yes)
+    if client.is_own:
+        assert execute_code("print('ran')", config=trusted, guard=yes).receipt.provider == "venv"
+    else:
+        with pytest.raises(belljar.Denied, match="isolation"):
+            execute_code("print('ran')", config=trusted, guard=yes)
+
+
+def test_a_provider_is_as_strong_as_is_asked_for(client: belljar.Client) -> None:
+    with pytest.raises(ValueError, match="native gives process isolation, less than isolation=container"):
+        CodeExecutionConfig(provider="native", isolation=IsolationLevel.CONTAINER)
+    for wrong, kind in (({"provider": "moat"}, ValueError), ({"image": 3}, TypeError), ({"image": "a b"}, ValueError)):
+        with pytest.raises(kind, match=next(iter(wrong))):
+            CodeExecutionConfig(**wrong)  # type: ignore[arg-type]
+    assert execute_code("print(1)", config=CodeExecutionConfig(provider="native")).receipt.provider == "native"
 
 
 @pytest.mark.parametrize("wanted", ["container", "vm"])

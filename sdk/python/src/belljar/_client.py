@@ -116,6 +116,11 @@ class Client:
         self._pid = os.getpid()
         _clients.add(self)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is an engine of this process, which nobody else asks anything of."""
+        return isinstance(self.endpoint, Embedded)
+
     def sibling(self) -> Client:
         """Another one with connections of its own to the same engine or service."""
         return Client(self.endpoint, self.policy)

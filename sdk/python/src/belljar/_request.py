@@ -38,6 +38,13 @@ if TYPE_CHECKING:
         mounts: Sequence[str]
         """`HOST:GUEST[:ro|rw]`."""
         environment: Optional[str]
+        provider: Optional[str]
+        """The wall to run behind: `native`, `docker`, `gvisor`, or `venv`, which is none and has to be `approved`."""
+        image: Optional[str]
+        """The image to make the sandbox of, for the provider `docker`."""
+        approved: bool
+        """You have read the code: it may run although there is no wall, or its policy wants approval. For an engine of
+        your own; a service asks those who may approve."""
         network: Optional[str]
         """`none`, `local`, `restricted` or `full`."""
         require: Sequence[str]
@@ -91,7 +98,8 @@ _LIMITS = frozenset(
 )
 _COUNTS = frozenset(("cpu_percent", "processes", "open_files"))
 _PLACE = _LIMITS | {
-    "policy", "env", "files", "mounts", "environment", "network", "require", "globals", "tools", "allowed_imports",
+    "policy", "env", "files", "mounts", "environment", "provider", "image", "approved", "network", "require",
+    "globals", "tools", "allowed_imports",
     "forbidden_calls", "max_tool_calls", "tenant_id", "user_id", "run_id", "metadata", "language",
 }  # fmt: skip
 _HEARING = frozenset(("on_stdout", "on_stderr", "on_display"))
@@ -101,6 +109,8 @@ CELL = _LIMITS | _HEARING | {"stdin", "globals", "tools", "outputs", "check"}
 
 EVALUATED = frozenset(("python", "py", "python3", "javascript", "js", "node"))
 _NETWORKS = ("none", "local", "restricted", "full")
+_PROVIDERS = ("native", "docker", "gvisor", "venv")
+_WITH_IMAGES = ("docker",)
 
 
 class Hearing:
@@ -167,6 +177,8 @@ def place(options: Mapping[str, Any]) -> Tuple[Dict[str, Any], Tools]:
         write = _WRITERS.get(name)
         if write is not None:
             write(wish, name, value)
+    if "image" in wish and wish.get("provider", _WITH_IMAGES[0]) not in _WITH_IMAGES:
+        raise ValueError(f"image is for the provider {' or '.join(_WITH_IMAGES)}, not for {wish['provider']}")
     limited = limits(options)
     if limited:
         wish["limits"] = limited
@@ -195,6 +207,34 @@ def _write_network(wish: Dict[str, Any], name: str, value: object) -> None:
     wish[name] = network
 
 
+def _write_provider(wish: Dict[str, Any], name: str, value: object) -> None:
+    if value not in _PROVIDERS:
+        raise ValueError(f"provider must be one of {', '.join(_PROVIDERS)}, not {value!r}")
+    wish[name] = value
+
+
+def _write_image(wish: Dict[str, Any], name: str, value: object) -> None:
+    wish[name] = image(value)
+
+
+def _write_approved(wish: Dict[str, Any], name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"approved must be True or False, not {_type(value)}")
+    # A service knows no such word.
+    if value:
+        wish[name] = True
+
+
+def image(name: object) -> str:
+    """The name of an image, as engines write it."""
+    text = _text("image", name)
+    if not text.strip():
+        raise ValueError("image is empty")
+    if text.startswith("-") or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError(f"image: {text!r} is no image's name; write NAME, NAME:TAG or NAME@DIGEST")
+    return text
+
+
 def _write_files(wish: Dict[str, Any], name: str, value: object) -> None:
     wish[name] = files(value)
 
@@ -204,6 +244,9 @@ _WRITERS: Dict[str, Callable[[Dict[str, Any], str, object], None]] = {
     **dict.fromkeys(("env", "metadata"), _write_map),
     **dict.fromkeys(("mounts", "require", "forbidden_calls", "allowed_imports"), _write_texts),
     "network": _write_network,
+    "provider": _write_provider,
+    "image": _write_image,
+    "approved": _write_approved,
     "files": _write_files,
 }
 

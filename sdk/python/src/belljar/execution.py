@@ -23,10 +23,16 @@ ExecutionResult = Result
 LONGEST_TIMEOUT = 300.0
 
 _WALLS = tuple(IsolationLevel)
+_ISOLATION = {
+    "venv": IsolationLevel.NONE, "native": IsolationLevel.PROCESS, "docker": IsolationLevel.CONTAINER,
+    "gvisor": IsolationLevel.CONTAINER,
+}  # fmt: skip
+# As the engine tries them: the weakest that is strong enough, since every step up costs time.
+_USUAL = ("native", "gvisor", "docker")
 _PLACE = (
     "timeout", "memory", "cpu_seconds", "processes", "open_files", "file_size", "disk", "output_limit", "network",
     "mounts",
-    "env", "environment", "policy",
+    "env", "environment", "policy", "provider", "image",
 )  # fmt: skip
 
 # As `belljar languages --json` tells them.
@@ -62,7 +68,12 @@ class CodeExecutionConfig:
     policy: Optional[str] = None
     """The id of a policy to hold it against."""
     isolation: IsolationLevel = IsolationLevel.PROCESS
-    """The least wall. One that is not there is refused, never replaced by a weaker one."""
+    """The least wall. One that is not there is refused, never replaced by a weaker one. With `none` the code has the
+    host's files and network, and runs only if it was approved; a policy may still put a wall around it."""
+    provider: Optional[str] = None
+    """The wall by its name: `native`, `docker`, `gvisor` or `venv`. The first that is strong enough unless said."""
+    image: Optional[str] = None
+    """The image to make the sandbox of, for the provider `docker`."""
 
     def __post_init__(self) -> None:
         if isinstance(self.timeout, bool) or not isinstance(self.timeout, (int, float)):
@@ -74,9 +85,17 @@ class CodeExecutionConfig:
         object.__setattr__(self, "network", word("network", NetworkPolicy, self.network))
         object.__setattr__(self, "isolation", word("isolation", IsolationLevel, self.isolation))
         _request.place(self._options())
+        given = None if self.provider is None else _ISOLATION[self.provider]
+        if given is not None and _WALLS.index(given) < _WALLS.index(self.isolation):
+            raise ValueError(f"provider: {self.provider} gives {given} isolation, less than isolation={self.isolation}")
 
     def _options(self) -> Dict[str, Any]:
         return {name: getattr(self, name) for name in _PLACE}
+
+    @property
+    def wall(self) -> IsolationLevel:
+        """How strong the wall is at least."""
+        return self.isolation if self.provider is None else _ISOLATION[self.provider]
 
 
 @dataclass(frozen=True)
@@ -130,10 +149,11 @@ def execute_code(
     }  # fmt: skip
     wish, _ = _request.run(code, options)
     wish.pop("evaluate", None)
-    (guard or SecureToAutoRun()).check(config.isolation)
+    (guard or SecureToAutoRun()).check(config.wall)
     client = _client.chosen(client)
-    _check_wall(client, config.isolation)
-    return execution(client.call("POST", "/v1/executions", client.under_policy(wish)))
+    wish = client.under_policy(wish)
+    _choose_wall(client, config, wish)
+    return execution(client.call("POST", "/v1/executions", wish))
 
 
 def execute_file(
@@ -191,17 +211,36 @@ def _of_first_line(code: str) -> Optional[str]:
     return name.rstrip("0123456789.") or None
 
 
-def _check_wall(client: Client, wanted: IsolationLevel) -> None:
-    """R36: one that is not there is refused. Every engine has the wall of a process."""
-    if _WALLS.index(wanted) <= _WALLS.index(IsolationLevel.PROCESS):
-        return
+def _choose_wall(client: Client, config: CodeExecutionConfig, wish: Dict[str, Any]) -> None:
+    """The wall to ask for, where that is not left to the engine or to a policy."""
+    if config.wall is IsolationLevel.NONE:
+        # By now it was approved; a service asks somebody of its own.
+        if client.is_own:
+            wish["approved"] = True
+            if "policy_id" not in wish:
+                wish["provider"] = "venv"
+        # Without a wall there is the host's network; to ask for none would be to ask for a wall.
+        if wish.get("provider") == "venv" and config.network is NetworkPolicy.NONE:
+            del wish["network"]
+    elif config.provider is None and config.isolation is not IsolationLevel.PROCESS:
+        wish["provider"] = _strong_enough(client, config.isolation)
+
+
+def _strong_enough(client: Client, wanted: IsolationLevel) -> str:
+    """R36: where nothing is, that is refused."""
     told = client.call("GET", "/v1/capabilities")
-    if _WALLS.index(wanted) > _WALLS.index(IsolationLevel(told["isolation"])):
-        raise _refusal(
-            "isolation_unavailable", "isolation", wanted,
-            f"{wanted} isolation is asked for; the {told['provider']} provider gives {told['isolation']}",
-            f"ask for `{told['isolation']}`, or for less",
-        )  # fmt: skip
+    walls = {wall["provider"]: wall for wall in told["providers"]}
+    strong = [name for name in _USUAL if _WALLS.index(_ISOLATION[name]) >= _WALLS.index(wanted)]
+    for name in strong:
+        if walls.get(name, {}).get("state") == "present":
+            return name
+    whys = [f"{name}: {walls[name]['why']}" for name in strong if name in walls]
+    here = f"; {'; '.join(whys)}" if whys else ""
+    raise _refusal(
+        "isolation_unavailable", "isolation", wanted,
+        f"{wanted} isolation is asked for, and nothing that gives it is here{here}",
+        f"ask for `{told['isolation']}`, or for less; `belljar providers` tells how to get more",
+    )  # fmt: skip
 
 
 def _refusal(code: str, rule: str, value: str, message: str, fix: str) -> PolicyViolation:

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _client, _limits, _request
 from ._errors import BadRequest, Denied, QuotaExceeded, SandboxClosed, SandboxError
@@ -207,11 +207,7 @@ class DockerSandbox(ProcessSandbox):
         client: Optional[Client] = None,
     ) -> None:
         super().__init__(config, files=files, client=client)
-        if not isinstance(image, str):
-            raise TypeError(f"image must be text, not {type(image).__name__}")
-        if not image.strip():
-            raise ValueError("image is empty")
-        self.image = image
+        self.image = _request.image(image)
 
     def _open(self, client: Client) -> Sandbox:
         from uuid import uuid4
@@ -219,7 +215,8 @@ class DockerSandbox(ProcessSandbox):
         policy_id = f"docker-sandbox-{uuid4().hex}"
         client.call("PUT", f"/v1/policies/{policy_id}", self._policy())
         try:
-            return Sandbox._of(client, {**self._wish(), "policy_id": policy_id, "metadata": {"image": self.image}}, {})
+            wish = {**self._wish(), "provider": "docker", "image": self.image, "metadata": {"image": self.image}}
+            return Sandbox._of(client, {**wish, "policy_id": policy_id}, {})
         finally:
             client.call("DELETE", f"/v1/policies/{policy_id}")
 
@@ -229,6 +226,8 @@ class DockerSandbox(ProcessSandbox):
             "extends": "standard",
             "name": f"container of {self.image}",
             "isolation_level": "container",
+            "providers": ["docker"],
+            "allowed_images": [self.image],
             "network_policy": config.network,
             "allow_network": config.allow_network,
             "allowed_commands": config.allowed_commands,
@@ -245,6 +244,7 @@ class DockerSandbox(ProcessSandbox):
 
 
 _KINDS: Dict[str, Type[ProcessSandbox]] = {"process": ProcessSandbox, "docker": DockerSandbox}
+_OPTIONS = {"docker": ("image",)}
 
 
 class SandboxManager:
@@ -267,11 +267,14 @@ class SandboxManager:
         name: str,
         config: Optional[SandboxConfig] = None,
         *,
-        kind: str = "process",
+        kind: Union[str, Sequence[str]] = "process",
         files: Optional[Mapping[str, Content]] = None,
         **options: Any,
     ) -> ProcessSandbox:
         """Makes a sandbox and sets it up. `kind` is `process` or `docker`; further options are its own.
+
+        One kind is a requirement: where the machine does not have it, nothing is made. Several are a preference, best
+        first, such as `("docker", "process")`: the first that is there is taken, and its type says which that was.
 
         A name that is taken is refused, and its sandbox stays as it is.
         """
@@ -279,15 +282,16 @@ class SandboxManager:
             raise TypeError(f"name must be text, not {type(name).__name__}")
         if not name:
             raise ValueError("name is empty")
-        if kind not in _KINDS:
-            raise ValueError(f"kind must be one of {', '.join(_KINDS)}, not {kind!r}")
-        sandbox = _KINDS[kind](config, files={**self._files, **(files or {})}, client=self._client, **options)
+        files = {**self._files, **(files or {})}
+        candidates = [
+            one(config, files=files, client=self._client, **own) for one, own in _of_kinds(_kinds(kind), options)
+        ]
         with self._lock:
             if name in self._sandboxes:
                 raise ValueError(f"name: there is a sandbox {name!r} already")
             self._sandboxes[name] = None
         try:
-            sandbox.setup()
+            sandbox = _first_that_is_there(candidates)
         except BaseException:
             with self._lock:
                 del self._sandboxes[name]
@@ -335,6 +339,35 @@ class SandboxManager:
 
     def __repr__(self) -> str:
         return f"<belljar.SandboxManager of {self.list_sandboxes()}>"
+
+
+def _kinds(kind: object) -> List[str]:
+    kinds = [kind] if isinstance(kind, str) else list(kind) if isinstance(kind, (list, tuple)) else []
+    if not kinds or not all(isinstance(one, str) and one in _KINDS for one in kinds):
+        raise ValueError(f"kind must be one of {', '.join(_KINDS)}, or several of them in order, not {kind!r}")
+    return kinds
+
+
+def _of_kinds(kinds: List[str], options: Dict[str, Any]) -> Iterator[Tuple[Type[ProcessSandbox], Dict[str, Any]]]:
+    """The kinds, each with its own options. What is for one of several is not for the others."""
+    for kind in kinds:
+        theirs = _OPTIONS if len(kinds) > 1 else {}
+        foreign = {name for other, names in theirs.items() if other in kinds and other != kind for name in names}
+        yield _KINDS[kind], {name: value for name, value in options.items() if name not in foreign}
+
+
+def _first_that_is_there(candidates: List[ProcessSandbox]) -> ProcessSandbox:
+    """R35: only what is preferred is replaced, and only where it is not there."""
+    *preferred, last = candidates
+    for sandbox in preferred:
+        try:
+            sandbox.setup()
+            return sandbox
+        except Denied as denied:
+            if denied.code != "isolation_unavailable":
+                raise
+    last.setup()
+    return last
 
 
 def _clean(sandboxes: Dict[str, Optional[ProcessSandbox]]) -> None:

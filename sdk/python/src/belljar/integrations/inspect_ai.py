@@ -69,6 +69,8 @@ class BelljarConfig(BaseModel):
 
     policy: Optional[str] = None
     environment: Optional[str] = None
+    provider: Optional[str] = None
+    image: Optional[str] = None
     network: Optional[str] = None
     mounts: Tuple[str, ...] = ()
     require: Tuple[str, ...] = ()
