@@ -114,6 +114,15 @@ fn not_a_root(why: impl Into<String>) -> EnvironmentError {
     }
 }
 
+/// What reading says may quote the archive itself.
+fn unreadable(error: io::Error) -> EnvironmentError {
+    let said: String = error.to_string().chars().take(80).collect();
+    not_a_root(format!(
+        "the archive cannot be read, it is damaged or no tar: {}",
+        said.escape_default()
+    ))
+}
+
 fn open_root(place: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(place, flags, Mode::empty())
@@ -169,7 +178,7 @@ fn programs(root: BorrowedFd<'_>) -> BTreeMap<Language, (usize, Vec<PathBuf>)> {
 }
 
 fn unpack(mut archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
-    let read = |error: io::Error| not_a_root(format!("the archive cannot be read: {error}"));
+    let read = unreadable;
     let mut head = [0u8; 2];
     let mut have = 0;
     while have < head.len() {
@@ -187,7 +196,7 @@ fn unpack(mut archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), E
 }
 
 fn unpack_tar(archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
-    let read = |error: io::Error| not_a_root(format!("the archive cannot be read: {error}"));
+    let read = unreadable;
     let root = open_root(place).map_err(|error| EnvironmentError::io("open", place, error))?;
     // A little more than it may hold, for headers.
     let bounded = archive.take(MOST_BYTES + MOST_BYTES / 8);

@@ -56,7 +56,7 @@ impl Watch {
             left: None,
             cpu_limit: limits.cpu_time().duration(),
             memory_limit: held.memory.then(|| limits.memory().get()),
-            process_limit: held.processes.then(|| limits.tasks()),
+            process_limit: held.processes.then(|| limits.processes()),
             before,
             seen: before,
             most: 0,

@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(host.readonly_rootfs, Some(true));
         assert_eq!(host.memory, Some(256 << 20));
         assert_eq!(host.memory_swap, host.memory);
-        assert!(host.pids_limit.is_some_and(|limit| limit > 0 && limit < 200));
+        assert_eq!(host.pids_limit, Some(i64::from(limits.tasks()) + 2));
         assert_eq!(host.binds, Some(Vec::new()));
         assert_eq!(
             (host.pid_mode, host.uts_mode, host.userns_mode),

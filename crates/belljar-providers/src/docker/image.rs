@@ -239,6 +239,61 @@ pub(super) async fn of_root(
     Ok(name)
 }
 
+/// What is in an image, as a tar that can be read while it comes.
+pub(super) async fn export(
+    shared: &Arc<Shared>,
+    connection: Arc<Connection>,
+    name: &str,
+) -> Result<std::io::PipeReader, ProviderError> {
+    base(shared, &connection, name).await?;
+    let failed = |error| problem::engine("export an image", &error);
+    let body = ContainerCreateBody {
+        image: Some(name.to_owned()),
+        // Never started; an image need not say what it runs.
+        cmd: Some(vec![AGENT.to_owned()]),
+        labels: Some(HashMap::from([(
+            owner::OWNER.to_owned(),
+            owner::own().to_owned(),
+        )])),
+        ..ContainerCreateBody::default()
+    };
+    let docker = connection.docker.clone();
+    let made = docker
+        .create_container(None::<CreateContainerOptions>, body)
+        .await
+        .map_err(failed)?;
+    let piped = std::io::pipe();
+    let (read, mut write) = match piped {
+        Ok(ends) => ends,
+        Err(source) => {
+            owner::remove(&docker, &made.id).await;
+            return Err(ProviderError::Io {
+                operation: "make",
+                object: "a pipe".to_owned(),
+                source,
+            });
+        }
+    };
+    let background = shared.background.clone();
+    tokio::spawn(async move {
+        let mut pieces = docker.export_container(&made.id);
+        while let Some(Ok(piece)) = pieces.next().await {
+            let written = tokio::task::spawn_blocking(move || {
+                let result = std::io::Write::write_all(&mut write, &piece);
+                (write, result)
+            });
+            match written.await {
+                Ok((back, Ok(()))) => write = back,
+                _ => break,
+            }
+        }
+        drop(pieces);
+        owner::remove(&docker, &made.id).await;
+        drop(background);
+    });
+    Ok(read)
+}
+
 /// Passes on what is written, piece by piece.
 struct Chunks(tokio::sync::mpsc::Sender<std::io::Result<bytes::Bytes>>);
 

@@ -12,6 +12,7 @@ mod problem;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,6 +100,21 @@ impl DockerProvider {
                 pool: Pool::new(stock),
             }),
         }
+    }
+}
+
+impl DockerProvider {
+    /// The root file system of an image, as a tar; what is not there is fetched. Blocks.
+    pub fn export(&self, image: &str) -> Result<impl Read + use<>, ProviderError> {
+        let connection = self.shared.reached()?;
+        let (shared, name) = (Arc::clone(&self.shared), image.to_owned());
+        let background = self.shared.background.clone();
+        let exported = background.wait(async move { image::export(&shared, connection, &name).await });
+        exported.map_err(|source| ProviderError::Io {
+            operation: "export",
+            object: "an image".to_owned(),
+            source,
+        })?
     }
 }
 

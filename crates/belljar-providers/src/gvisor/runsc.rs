@@ -96,14 +96,16 @@ fn platform(version: &str) -> String {
     if kvm.is_ok() && !virtual_machine {
         return "kvm".to_owned();
     }
-    // `release-20240729.0`, or only the date.
-    let digits: String = version
-        .chars()
-        .skip_while(|c| !c.is_ascii_digit())
-        .take_while(char::is_ascii_digit)
-        .collect();
-    let old = digits.parse::<u32>().is_ok_and(|date| date < FIRST_SYSTRAP);
+    let old = date(version).is_some_and(|date| date < FIRST_SYSTRAP);
     if old { "ptrace" } else { "systrap" }.to_owned()
+}
+
+/// The date in `release-20240729.0`, however it is packed.
+fn date(version: &str) -> Option<u32> {
+    let numbers = version.split(|c: char| !c.is_ascii_digit());
+    numbers
+        .filter(|number| number.len() == 8)
+        .find_map(|number| number.parse().ok())
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {
@@ -112,4 +114,21 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .chain(["/usr/bin", "/usr/local/bin"].map(PathBuf::from))
         .map(|dir| dir.join(name))
         .find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_a_release_is_read_however_it_is_packed() {
+        for (version, expected) in [
+            ("release-20240729.0", Some(20_240_729)),
+            ("0.0~20240729.0", Some(20_240_729)),
+            ("0.0~20221219.0", Some(20_221_219)),
+            ("VERSION_MISSING", None),
+        ] {
+            assert_eq!(date(version), expected, "{version}");
+        }
+    }
 }

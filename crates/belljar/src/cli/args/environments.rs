@@ -21,6 +21,7 @@ pub(crate) struct EnvArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum EnvCommand {
     Create(CreateArgs),
+    Import(ImportArgs),
     /// List the environments
     List {
         /// Print a JSON array instead of a table
@@ -47,6 +48,28 @@ pub(crate) enum EnvCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Make an environment of a root file system
+///
+/// Its programs and libraries are then all that a program sees: nothing of this machine's own. It works behind every wall: natively, with
+/// gVisor, and with Docker as an image. Nothing in it is run while it is imported. What not everyone may read in it, and devices, are left out.
+#[derive(Debug, Default, Args)]
+#[command(after_help = examples::ENV_IMPORT)]
+pub(crate) struct ImportArgs {
+    /// Its name: letters, digits, -, _ and .
+    pub(crate) name: String,
+
+    /// A tar file with a root file system, gzip or not, or `-` for standard input; else the name of an image that Docker or Podman has
+    pub(crate) source: String,
+
+    /// Put it in the place of the one that has the name
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Build an environment
@@ -101,6 +124,7 @@ impl EnvCommand {
     pub(super) const fn wants_json(&self) -> bool {
         match self {
             Self::Create(args) => args.json,
+            Self::Import(args) => args.json,
             Self::List { json } | Self::Show { json, .. } | Self::Remove { json, .. } => *json,
         }
     }

@@ -37,6 +37,14 @@ Only wheels are taken, and no code of a package runs outside of a sandbox: pip f
 being able to start anything, and all the rest happens in sandboxes without a network. A build
 that fails leaves nothing.";
 
+pub(super) const ENV_IMPORT: &str = "\
+Examples:
+  belljar env import debian ./rootfs.tar
+  docker export my-container | belljar env import mine -
+  belljar env import slim python:3.12-slim
+
+Then: belljar run -E debian script.py, also with --provider gvisor or --provider docker.";
+
 pub(super) const RUN: &str = "\
 Examples:
   belljar run script.py -- --verbose in.csv

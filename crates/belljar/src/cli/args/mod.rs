@@ -16,7 +16,7 @@ use clap_complete::Shell;
 
 pub(crate) use batch::BatchArgs;
 pub(crate) use config::{ConfigArgs, ConfigCommand};
-pub(crate) use environments::{CreateArgs, EnvArgs, EnvCommand};
+pub(crate) use environments::{CreateArgs, EnvArgs, EnvCommand, ImportArgs};
 pub(crate) use execution::{ByArgs, CallerArgs, ExecArgs, ExecutionArgs, LimitArgs, RunArgs, WallArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use service::{

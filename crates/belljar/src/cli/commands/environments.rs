@@ -1,12 +1,14 @@
 //! `belljar env`: environments made, listed, shown and removed.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::sync::Arc;
 
-use belljar::environment::{Cancel, Created, Described, EnvironmentError, create};
-use belljar::{Bytes, EnvironmentName, Error, ErrorKind};
+use belljar::environment::{Cancel, Created, Described, EnvironmentError, create, import};
+use belljar::{Bytes, EnvironmentName, Error, ErrorKind, Language};
+use belljar_providers::{DockerProvider, DockerSettings};
 use serde::Serialize;
 
-use super::super::args::{CreateArgs, EnvArgs, EnvCommand};
+use super::super::args::{CreateArgs, EnvArgs, EnvCommand, ImportArgs};
 use super::super::interrupts::Interrupts;
 use super::super::messages::{self, visible};
 use super::super::problem::Problem;
@@ -20,6 +22,7 @@ pub(crate) fn environments(args: EnvArgs, here: &Here) -> Result<u8, Problem> {
     let store = || belljar::native_engine().environments();
     match args.command {
         EnvCommand::Create(args) => make(&args, here)?,
+        EnvCommand::Import(args) => bring(&args, here)?,
         EnvCommand::List { json } => list(store().and_then(|store| store.list()).map_err(told)?, json)?,
         EnvCommand::Show { name, verify, json } => {
             let name = EnvironmentName::new(&name).map_err(|error| told(error.into()))?;
@@ -82,7 +85,7 @@ fn make(args: &CreateArgs, here: &Here) -> Result<(), Problem> {
     shown.finish(matches!(result, Ok(Ok(_))));
     runtime.shutdown_background();
     match result? {
-        Ok(created) => present(&created, args),
+        Ok(created) => present(&created, args.json),
         Err(EnvironmentError::Cancelled) => {
             let stopped = EnvironmentError::Cancelled;
             Err(Problem::new(ErrorKind::Killed, stopped.to_string()).hint(stopped.hint()))
@@ -99,6 +102,56 @@ fn make(args: &CreateArgs, here: &Here) -> Result<(), Problem> {
     }
 }
 
+fn languages(found: impl Iterator<Item = Language>) -> String {
+    let words: Vec<_> = found.map(Language::word).collect();
+    if words.is_empty() {
+        "no language".to_owned()
+    } else {
+        words.join(", ")
+    }
+}
+
+/// `belljar env import`.
+fn bring(args: &ImportArgs, here: &Here) -> Result<(), Problem> {
+    let name = EnvironmentName::new(&args.name).map_err(|error| told(error.into()))?;
+    let store = belljar::native_engine().environments().map_err(told)?;
+    let mut shown = Shown::new(false, args.json);
+    let (store, cancel) = (&store, Cancel::default());
+    let mut imported =
+        |archive: &mut dyn Read| import(store, &name, args.replace, archive, &mut shown, &cancel);
+    let path = here.directory.join(&args.source);
+    let result = if args.source == "-" {
+        imported(&mut std::io::stdin().lock())
+    } else if path.exists() {
+        let file = std::fs::File::open(&path);
+        let mut file = file.map_err(|source| {
+            let object = path.clone();
+            told(EnvironmentError::Io {
+                operation: "open",
+                object,
+                source,
+            })
+        })?;
+        imported(&mut file)
+    } else {
+        let docker = DockerProvider::new(DockerSettings {
+            progress: Some(Arc::new(|text: &str| messages::tell(text))),
+            ..DockerSettings::default()
+        });
+        let exported = docker.export(&args.source).map_err(|error| {
+            let why = format!(
+                "`{}` is neither a file nor an image that can be had: {error}",
+                args.source
+            );
+            Problem::new(ErrorKind::Usage, why)
+                .hint("name a tar file, or an image that `docker images` or `podman images` shows")
+        });
+        imported(&mut exported?)
+    };
+    shown.finish(result.is_ok());
+    present(&result.map_err(told)?, args.json)
+}
+
 /// The end of what a failed step printed.
 fn quote(lines: &[String]) {
     messages::start_line();
@@ -109,8 +162,8 @@ fn quote(lines: &[String]) {
     }
 }
 
-fn present(created: &Created, args: &CreateArgs) -> Result<(), Problem> {
-    if args.json {
+fn present(created: &Created, json: bool) -> Result<(), Problem> {
+    if json {
         #[derive(Serialize)]
         struct Wire<'a> {
             reused: bool,
@@ -122,6 +175,14 @@ fn present(created: &Created, args: &CreateArgs) -> Result<(), Problem> {
         });
     }
     let Described { name, manifest } = &created.environment;
+    if let Some(programs) = &manifest.root {
+        return stdout::print(&format!(
+            "{name}: a root file system with {}, {} (sha256 {})\n",
+            languages(programs.keys().copied()),
+            Bytes::new(manifest.tree.bytes),
+            manifest.digest
+        ));
+    }
     let count = match manifest.packages.len() {
         1 => "1 package".to_owned(),
         count => format!("{count} packages"),
@@ -171,7 +232,11 @@ fn table(rows: &[Row]) -> String {
                 };
                 table.row([
                     found.name.to_string(),
-                    manifest.interpreter.version.clone(),
+                    if manifest.root.is_some() {
+                        "(own root)".to_owned()
+                    } else {
+                        manifest.interpreter.version.clone()
+                    },
                     manifest.packages.len().to_string(),
                     Bytes::new(manifest.tree.bytes).to_string(),
                     preload,
@@ -215,10 +280,13 @@ fn show(found: &Described, verified: bool, json: bool) -> Result<(), Problem> {
         table.row(["verified", "every file is the one that was built"]);
     }
     let interpreter = &manifest.interpreter;
-    table.row([
-        "python".to_owned(),
-        format!("{} ({})", interpreter.version, interpreter.program.display()),
-    ]);
+    match &manifest.root {
+        Some(programs) => table.row(["runs".to_owned(), languages(programs.keys().copied())]),
+        None => table.row([
+            "python".to_owned(),
+            format!("{} ({})", interpreter.version, interpreter.program.display()),
+        ]),
+    };
     table.row(["place", &manifest.place.display().to_string()]);
     let size = Bytes::new(manifest.tree.bytes);
     table.row(["size", &format!("{size} in {} files", manifest.tree.files)]);
