@@ -526,7 +526,7 @@ def test_a_provider_is_as_strong_as_is_asked_for(client: belljar.Client) -> None
     assert execute_code("print(1)", config=CodeExecutionConfig(provider="native")).receipt.provider == "native"
 
 
-@pytest.mark.parametrize("wanted", ["container", "vm"])
+@pytest.mark.parametrize("wanted", ["vm", IsolationLevel.VM])
 def test_a_wall_that_is_not_there_is_refused(client: belljar.Client, wanted: Union[str, IsolationLevel]) -> None:
     """R36: never a weaker one."""
     with pytest.raises(belljar.Denied) as refused:

@@ -32,7 +32,7 @@ def test_each_has_its_own_options_and_progress_is_told() -> None:
 
 
 def test_what_is_refused_is_a_result() -> None:
-    good, bad, also = belljar.map(["1", {"code": "1", "policy": "high_security"}, "1/0"])
+    good, bad, also = belljar.map(["1", {"code": "1", "policy": "restricted", "language": "bash"}, "1/0"])
     assert good.value == 1 and not bad.success and also.error_type == "ZeroDivisionError"
     with pytest.raises(belljar.Denied):
         bad.check()

@@ -137,11 +137,12 @@ def test_output_is_capped_with_a_marker() -> None:
     assert result.truncated and len(result.stdout) < 2000 and len(result.stdout_bytes) == 1000
 
 
-def test_a_denial_says_which_rule_and_what_to_do() -> None:
+def test_a_denial_says_which_rule_and_what_to_do(client: belljar.Client) -> None:
+    client.call("PUT", "/v1/policies/vm", {"extends": "standard", "isolation_level": "vm"})
     with pytest.raises(belljar.Denied) as denied:
-        belljar.run("1", policy="high_security")
+        belljar.run("1", policy="vm")
     error = denied.value
-    assert error.code == "isolation_unavailable" and error.rule == "isolation_level" and error.value == "container"
+    assert error.code == "isolation_unavailable" and error.rule == "isolation_level" and error.value == "vm"
     assert error.fix and error.fix in str(error)
     with pytest.raises(belljar.RequestError):
         belljar.run("1", policy="no-such-policy")

@@ -44,8 +44,8 @@ fn every_code_of_the_table_happens() {
             ),
             (
                 126,
-                &["run", "--policy", "restricted", "-c", "pass"],
-                "belljar: policy `restricted` requires container isolation",
+                &["run", "--policy", "standard", "--lang", "lua", "-c", ""],
+                "belljar: policy `standard` does not allow lua",
             ),
             (
                 126,

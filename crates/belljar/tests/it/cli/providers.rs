@@ -62,6 +62,7 @@ fn r35_a_policy_says_which_walls_there_may_be() {
     };
     let requires = policy("requires.toml", "providers = [\"docker\"]");
     let prefers = policy("prefers.toml", "providers = [\"docker\", \"native\"]");
+    let vm = policy("vm.toml", "isolation_level = \"vm\"");
     let images = policy("images.toml", "allowed_images = [\"python:*\"]");
     for who in everyone() {
         // Nothing listens there, whatever this machine has.
@@ -80,7 +81,7 @@ fn r35_a_policy_says_which_walls_there_may_be() {
         );
         let done = run(&["--policy", &prefers]).go().expect_code(0);
         assert_eq!(done.json()["outcome"]["receipt"]["provider"], "native");
-        let done = run(&["--policy", "restricted"]).go();
+        let done = run(&["--policy", &vm]).go();
         assert_eq!(
             denied(done),
             (json!("isolation_unavailable"), json!("isolation_level"))
