@@ -126,18 +126,30 @@ impl ProcessGroup {
         self.group().map_or(0, SandboxGroup::out_of_memory_kills)
     }
 
-    /// Kills everything in it, whoever started it.
+    /// Kills everything in it, whoever started it, and looks again until nothing is left or it has taken too long.
     pub fn kill(&self) {
+        let mut pause = Duration::from_micros(200);
+        while self.strike() && pause < Duration::from_millis(200) {
+            std::thread::sleep(pause);
+            pause *= 2;
+        }
+    }
+
+    /// Kills what is in it now; false where there was nothing.
+    fn strike(&self) -> bool {
+        let mut any = false;
         for file in self.entries() {
             let Ok(text) = fs::read_to_string(&file) else {
                 continue;
             };
             for pid in text.lines().filter_map(|line| line.trim().parse().ok()) {
                 if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                    any = true;
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 }
             }
         }
+        any
     }
 
     /// Removes it and says whether that worked.

@@ -423,7 +423,11 @@ fn check_network(
                 "the {} provider does not have network `{asked}`",
                 capabilities.provider
             ),
-            if known.is_empty() {
+            if let (true, Some(least)) = (known.is_empty(), capabilities.networks.first()) {
+                format!(
+                    "set network_policy = \"{least}\" and allow_network = true in the policy, or pick another provider"
+                )
+            } else if known.is_empty() {
                 "pick another provider".to_owned()
             } else {
                 format!("ask for network {}", known.join(" or "))

@@ -169,8 +169,11 @@ fn programs(root: BorrowedFd<'_>) -> BTreeMap<Language, (usize, Vec<PathBuf>)> {
     let mut all = BTreeMap::new();
     for spec in TABLE {
         let found = spec.recipes.iter().enumerate().find_map(|(at, recipe)| {
+            // Nothing in there is run, so nobody can be asked for a version.
             let programs: Option<Vec<PathBuf>> = recipe.programs.iter().map(locate).collect();
-            Some((at, programs?))
+            programs
+                .filter(|_| recipe.least_version.is_none())
+                .map(|programs| (at, programs))
         });
         all.extend(found.map(|found| (spec.language, found)));
     }

@@ -395,6 +395,10 @@ async fn look_into(
 }
 
 async fn try_recipe(line: &Line, recipe: &'static Recipe, path: &str) -> Option<Toolchain> {
+    // Nobody is asked for a version, so a recipe that needs one cannot be counted on.
+    if recipe.least_version.is_some() {
+        return None;
+    }
     let mut programs = Vec::new();
     for names in recipe.programs {
         programs.push(locate(line, names, path).await?);

@@ -20,6 +20,8 @@ use crate::background::Background;
 use crate::place::{Place, Used};
 
 /// How long the agent may take to end everything by itself.
+const BY_ITSELF: Duration = Duration::from_secs(1);
+/// How long it may take once everything was killed.
 const ENDING: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -90,17 +92,24 @@ impl VenvPlace {
         if let Some(line) = self.line.upgrade() {
             line.hang_up();
         }
-        if let Some(group) = &self.group {
-            group.kill();
-        }
         if let Some(mut child) = self.child.take() {
-            let ended = self.background.run(async move {
-                if tokio::time::timeout(ENDING, child.wait()).await.is_err() {
-                    child.kill().await?;
-                }
-                Ok(())
+            // It ends what it started and waits for that, which leaves no orphan. What it cannot end the group ends.
+            let waited = self.background.run(async move {
+                let ended = tokio::time::timeout(BY_ITSELF, child.wait()).await.is_ok();
+                Ok((child, ended))
             });
-            let _ = ended.await;
+            if let Ok((mut child, false)) = waited.await {
+                if let Some(group) = &self.group {
+                    group.kill();
+                }
+                let ended = self.background.run(async move {
+                    if tokio::time::timeout(ENDING, child.wait()).await.is_err() {
+                        child.kill().await?;
+                    }
+                    Ok(())
+                });
+                let _ = ended.await;
+            }
         }
         if let Some(group) = self.group.take() {
             group.kill();
