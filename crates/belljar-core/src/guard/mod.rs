@@ -425,7 +425,7 @@ fn check_network(
             ),
             if let (true, Some(least)) = (known.is_empty(), capabilities.networks.first()) {
                 format!(
-                    "set network_policy = \"{least}\" and allow_network = true in the policy, or pick another provider"
+                    "pick another provider, or set network_policy = \"{least}\" and allow_network = true in the policy"
                 )
             } else if known.is_empty() {
                 "pick another provider".to_owned()

@@ -94,10 +94,8 @@ pub(super) fn network_rows() -> Vec<Row> {
             code: DenialCode::NetworkUnavailable,
             rule: "network_policy",
             value: "none",
-            fix: "pick another provider",
-            mend: Mend::By(|world| {
-                world.capabilities.networks.insert(NetworkPolicy::None);
-            }),
+            fix: "pick another provider, or set network_policy = \"full\" and allow_network = true in the policy",
+            mend: Mend::AsWritten,
         },
     ]
 }
