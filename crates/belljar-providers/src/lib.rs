@@ -7,6 +7,7 @@
 mod agent;
 mod background;
 mod believed;
+mod clearing;
 mod docker;
 mod gvisor;
 mod place;

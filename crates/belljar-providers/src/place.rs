@@ -24,6 +24,14 @@ pub(crate) trait Place: Send + Sync + Debug {
     /// Ends everything in it, whatever that is doing, and waits until nothing is left. May be called again.
     fn end(&mut self) -> BoxFuture<'_, Result<(), ProviderError>>;
 
+    /// The same without waiting for what takes longer than a result should: no guest is alive any more.
+    fn discard(mut self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>>
+    where
+        Self: 'static,
+    {
+        Box::pin(async move { self.end().await })
+    }
+
     /// Why it has gone, although nobody here ended it.
     fn why_gone(&mut self) -> BoxFuture<'_, Ended>;
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,12 +10,10 @@ use belljar_core::ProviderError;
 use belljar_core::provider::BoxFuture;
 
 use crate::background::Background;
+use crate::clearing::Clearing;
 
 /// How long a kind of place is kept ready after it was last asked for.
 const IDLE: Duration = Duration::from_secs(60);
-
-/// How long those that are on their way are waited for at the end.
-const LATE: Duration = Duration::from_secs(30);
 
 /// A place that can wait.
 pub(crate) trait Waiting: Send + Debug + Sized + 'static {
@@ -35,7 +32,7 @@ pub(crate) struct Pool<S, W> {
     stock: usize,
     shelves: Arc<Mutex<HashMap<S, Shelf<W>>>>,
     /// How many are on their way, on whichever shelf.
-    coming: Arc<AtomicUsize>,
+    coming: Clearing,
 }
 
 #[derive(Debug)]
@@ -52,7 +49,7 @@ impl<S: Clone + Eq + Hash + Send + 'static, W: Waiting> Pool<S, W> {
         Self {
             stock,
             shelves: Arc::default(),
-            coming: Arc::default(),
+            coming: Clearing::default(),
         }
     }
 
@@ -105,7 +102,7 @@ impl<S: Clone + Eq + Hash + Send + 'static, W: Waiting> Pool<S, W> {
         };
         for _ in 0..missing {
             let (shelves, making) = (Arc::downgrade(&self.shelves), make(fresh_name()));
-            let under_way = UnderWay::new(&self.coming);
+            let under_way = self.coming.begin();
             let shape = shape.clone();
             runtime.spawn(async move {
                 // One that could not be made is made on demand, and says why.
@@ -133,34 +130,13 @@ impl<S: Clone + Eq + Hash + Send + 'static, W: Waiting> Pool<S, W> {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<W> = shelves.drain().flat_map(|(_, shelf)| shelf.ready).collect();
         drop(shelves);
-        if all.is_empty() && self.coming.load(Ordering::SeqCst) == 0 {
-            return;
+        if !all.is_empty() {
+            let _ = background.wait(futures_util::future::join_all(
+                all.into_iter().map(Waiting::close),
+            ));
         }
-        let coming = Arc::clone(&self.coming);
-        let _ = background.wait(async move {
-            futures_util::future::join_all(all.into_iter().map(Waiting::close)).await;
-            // Those that are on their way find no shelf any more, and go again.
-            let began = Instant::now();
-            while coming.load(Ordering::SeqCst) > 0 && began.elapsed() < LATE {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        });
-    }
-}
-
-/// Counts as on its way while it is held.
-struct UnderWay(Arc<AtomicUsize>);
-
-impl UnderWay {
-    fn new(coming: &Arc<AtomicUsize>) -> Self {
-        coming.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(coming))
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        // Those that are on their way find no shelf any more, and go again.
+        self.coming.finish(background);
     }
 }
 

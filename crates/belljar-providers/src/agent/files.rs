@@ -16,6 +16,8 @@ use rustix::fs::{FileType, MemfdFlags, Mode, OFlags};
 use super::line::Line;
 use super::told::Told;
 
+/// The most entries that an agent tells of one directory.
+const MOST_ENTRIES: usize = 20_000;
 /// The most files taken for one request.
 const MOST_FILES: usize = 10_000;
 
@@ -60,12 +62,16 @@ impl Line {
     ) -> io::Result<(u32, u64)> {
         let body = [&[how], &limit.to_le_bytes()[..], path].concat();
         let mut answer = self.ask(&[(ask::READ, &body)]);
-        let (mut mode, mut size, mut kept) = (0, 0, Ok(()));
+        let (mut mode, mut size, mut told, mut kept) = (0, 0, 0u64, Ok(()));
         loop {
             match answer.recv().await.ok_or_else(gone)? {
                 Told::Found { mode: m, size: s } => (mode, size) = (m, s),
-                Told::Content(bytes) if kept.is_ok() => kept = keep(&bytes),
-                Told::Content(_) => {}
+                Told::Content(bytes) if kept.is_ok() && told <= limit => {
+                    told = told.saturating_add(bytes.len() as u64);
+                    kept = keep(&bytes);
+                }
+                // It was told how much is wanted.
+                Told::Content(_) => return Err(gone()),
                 Told::Done(errno) => {
                     checked(errno)?;
                     return kept.map(|()| (mode, size));
@@ -146,7 +152,9 @@ impl Line {
         let mut entries = Vec::new();
         loop {
             match answer.recv().await.ok_or_else(gone)? {
-                Told::Entry { mode, size, name } => entries.push((name, mode, size)),
+                Told::Entry { mode, size, name } if entries.len() < MOST_ENTRIES => {
+                    entries.push((name, mode, size));
+                }
                 Told::Done(errno) => {
                     checked(errno)?;
                     entries.sort();
@@ -346,8 +354,17 @@ async fn copy(line: &Line, path: &[u8]) -> io::Result<ReadFile> {
     // It may be larger than anybody wants to hold: the kernel holds it.
     let memory = rustix::fs::memfd_create("belljar-file", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(memory);
-    let mut keep = |piece: &[u8]| file.write_all(piece);
-    let (mode, _) = line.read(0, path, u64::MAX, &mut keep).await?;
+    // One that grows meanwhile gives what it had.
+    let mut left = found.size;
+    let mut keep = |piece: &[u8]| {
+        let count = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        left -= count as u64;
+        file.write_all(&piece[..count])
+    };
+    let (mode, _) = match line.read(0, path, found.size.max(1), &mut keep).await {
+        Err(error) if error.raw_os_error() == Some(libc::EFBIG) => (found.mode, found.size),
+        read => read?,
+    };
     let size = file.metadata()?.len();
     io::Seek::rewind(&mut file)?;
     Ok(ReadFile {

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use belljar_linux::agent::wire::{HEAD, LARGEST, LIMITS, ask};
+use belljar_linux::agent::wire::{GRANTED, HEAD, LARGEST, LIMITS, ask};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -18,6 +19,9 @@ use super::told::{Frames, Told};
 
 /// How long an agent may take to say that it is there.
 const HELLO: Duration = Duration::from_secs(60);
+
+/// The most that waits to be listened to: what is granted, and what a guest's pipes held at its end.
+const UNHEARD: usize = GRANTED + (16 << 20);
 
 /// What an agent writes, in pieces.
 pub(crate) type Incoming = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -38,11 +42,38 @@ pub(crate) struct Line {
 pub(crate) struct Connected {
     pub line: Arc<Line>,
     /// What guests do.
-    pub guests: UnboundedReceiver<Told>,
+    pub guests: Guests,
     pub pid: u32,
     pub uid: u32,
     pub landlock: u32,
     pub ceilings: [u64; LIMITS],
+}
+
+/// What guests do, and how much of it nobody has listened to yet.
+#[derive(Debug)]
+pub(crate) struct Guests {
+    told: UnboundedReceiver<Told>,
+    unheard: Arc<AtomicUsize>,
+}
+
+impl Guests {
+    /// What is done next; nothing once the agent has gone. Cancel-safe.
+    pub(crate) async fn recv(&mut self) -> Option<Told> {
+        let told = self.told.recv().await?;
+        self.unheard.fetch_sub(told.weight(), Ordering::Relaxed);
+        Some(told)
+    }
+
+    /// The same, if it is there already.
+    pub(crate) fn try_recv(&mut self) -> Option<Told> {
+        let told = self.told.try_recv().ok()?;
+        self.unheard.fetch_sub(told.weight(), Ordering::Relaxed);
+        Some(told)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.told.is_closed()
+    }
 }
 
 impl Line {
@@ -54,9 +85,14 @@ impl Line {
     ) -> io::Result<Connected> {
         let waiting = Arc::new(Mutex::new(VecDeque::new()));
         let (say, said) = unbounded_channel();
-        let (told, mut guests) = unbounded_channel();
+        let (told, guests) = unbounded_channel();
+        let unheard = Arc::new(AtomicUsize::new(0));
         runtime.spawn(write(outgoing, said));
-        runtime.spawn(read(incoming, told, Arc::clone(&waiting)));
+        runtime.spawn(read(incoming, told, Arc::clone(&unheard), Arc::clone(&waiting)));
+        let mut guests = Guests {
+            told: guests,
+            unheard,
+        };
         let line = Arc::new(Self {
             outgoing: Mutex::new(Some(say)),
             waiting,
@@ -168,6 +204,7 @@ async fn write(mut outgoing: Outgoing, mut said: UnboundedReceiver<Vec<u8>>) {
 async fn read(
     mut incoming: Incoming,
     guests: UnboundedSender<Told>,
+    unheard: Arc<AtomicUsize>,
     waiting: Arc<Mutex<VecDeque<UnboundedSender<Told>>>>,
 ) {
     let mut frames = Frames::default();
@@ -180,6 +217,11 @@ async fn read(
                 Err(_) => break 'all,
             };
             let Some(is_last) = told.answers() else {
+                let weight = told.weight();
+                // More than any agent says: this is none of ours any more.
+                if unheard.fetch_add(weight, Ordering::Relaxed) > UNHEARD {
+                    break 'all;
+                }
                 // Nobody may listen any more.
                 let _ = guests.send(told);
                 continue;

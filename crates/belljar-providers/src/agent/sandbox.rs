@@ -12,10 +12,9 @@ use belljar_core::request::FileIn;
 use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage, Weight};
 use belljar_linux::agent::wire::{GRANTED, ask};
 use belljar_linux::agent::{Start, Surroundings};
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::counters::Counters;
-use super::line::{Connected, Line};
+use super::line::{Connected, Guests, Line};
 use super::talk::Interpreter;
 use super::told::Told;
 use super::watch::{Held, Watch};
@@ -42,7 +41,7 @@ pub(crate) struct AgentSandbox {
     provider: &'static str,
     pub(super) plan: Arc<Plan>,
     pub(super) line: Arc<Line>,
-    pub(super) guests: UnboundedReceiver<Told>,
+    pub(super) guests: Guests,
     pub(super) place: Box<dyn Place>,
     pub(super) surroundings: Surroundings,
     pub(super) counters: Counters,
@@ -273,6 +272,10 @@ impl Sandbox for AgentSandbox {
             shown: self.place.shown(),
             origin: self.place.origin(),
         }
+    }
+
+    fn discard(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+        self.place.discard()
     }
 
     fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {

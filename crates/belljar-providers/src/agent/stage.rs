@@ -79,7 +79,7 @@ impl AgentSandbox {
             }
         };
         // What it wrote before it was ended may still be on its way.
-        while let Ok(told) = self.guests.try_recv() {
+        while let Some(told) = self.guests.try_recv() {
             if let Told::Output(stream, bytes) = told {
                 keep(stream, &bytes);
             }

@@ -163,7 +163,7 @@ impl AgentSandbox {
                 }
                 Err(reason) => {
                     self.end_all().await;
-                    while let Ok(told) = self.guests.try_recv() {
+                    while let Some(told) = self.guests.try_recv() {
                         if let Told::Output(stream, bytes) = told {
                             self.leftovers.push_back(Heard::Output(stream, bytes.to_vec()));
                         }
@@ -238,7 +238,7 @@ impl Interpreting for AgentSandbox {
         };
         // What is there already belongs to the execution that wrote it.
         let mut rest = VecDeque::new();
-        while let Ok(told) = self.guests.try_recv() {
+        while let Some(told) = self.guests.try_recv() {
             match told {
                 Told::Output(stream, bytes) => {
                     sink.write(stream, &bytes);

@@ -53,6 +53,15 @@ pub(crate) enum Told {
 }
 
 impl Told {
+    /// How much it takes while it waits to be heard.
+    pub(crate) fn weight(&self) -> usize {
+        const ITSELF: usize = 64;
+        match self {
+            Self::Output(_, bytes) | Self::Said(bytes) => bytes.len() + ITSELF,
+            _ => ITSELF,
+        }
+    }
+
     /// Whether it belongs to an answer, and whether that ends with it.
     pub(crate) const fn answers(&self) -> Option<bool> {
         match self {

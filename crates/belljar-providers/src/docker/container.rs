@@ -7,7 +7,8 @@ use belljar_core::plan::WORK_DIR;
 use belljar_core::{Limits, Plan};
 use belljar_linux::agent::Users;
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, ResourcesUlimits,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
+    ResourcesUlimits,
 };
 
 use super::owner;
@@ -166,6 +167,11 @@ impl Shape {
             stdin_once: Some(true),
             tty: Some(false),
             network_disabled: Some(true),
+            // An image may want something run beside the guest.
+            healthcheck: Some(HealthConfig {
+                test: Some(vec!["NONE".to_owned()]),
+                ..HealthConfig::default()
+            }),
             labels: Some(HashMap::from([
                 (owner::OWNER.to_owned(), owner::own().to_owned()),
                 (owner::SANDBOX.to_owned(), sandbox.to_owned()),

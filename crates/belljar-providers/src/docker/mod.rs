@@ -27,6 +27,7 @@ use belljar_core::{
 use crate::agent::AgentSandbox;
 use crate::background::Background;
 use crate::believed::Believed;
+use crate::clearing::Clearing;
 use crate::pool::{Make, Pool, made};
 use connect::{Connection, connect};
 use container::Shape;
@@ -80,6 +81,7 @@ struct Shared {
     connection: Believed<Result<Arc<Connection>, Missing>>,
     images: Images,
     pool: Pool<Shape, Raised>,
+    clearing: Clearing,
 }
 
 impl Default for DockerProvider {
@@ -98,6 +100,7 @@ impl DockerProvider {
                 connection: Believed::new(BELIEVED),
                 images: Images::default(),
                 pool: Pool::new(stock),
+                clearing: Clearing::default(),
             }),
         }
     }
@@ -122,6 +125,7 @@ impl Drop for DockerProvider {
     fn drop(&mut self) {
         // Sandboxes in use may outlive the provider; those that wait for use do not.
         self.shared.pool.close(&self.shared.background);
+        self.shared.clearing.finish(&self.shared.background);
     }
 }
 

@@ -22,6 +22,7 @@ use super::problem;
 use super::{Shared, owner};
 use crate::agent::{Connected, Counters, Held, Line, Made, Seen};
 use crate::background::Background;
+use crate::clearing::Clearing;
 use crate::place::{Place, Used};
 use crate::pool::Waiting;
 
@@ -64,6 +65,7 @@ impl Raised {
             controls: BTreeMap::new(),
             shown: shape.binds().to_vec(),
             origin: "made on demand",
+            clearing: shared.clearing.clone(),
         };
         match place.start(shared).await {
             Ok((connected, seen)) => Ok(Self {
@@ -149,6 +151,7 @@ pub(super) struct DockerPlace {
     controls: BTreeMap<Control, Observed>,
     shown: Vec<String>,
     origin: &'static str,
+    clearing: Clearing,
 }
 
 impl DockerPlace {
@@ -245,6 +248,7 @@ impl Drop for DockerPlace {
         if self.is_there
             && let Ok(runtime) = self.background.handle()
         {
+            let under_way = self.clearing.begin();
             let (connection, id, background) = (
                 Arc::clone(&self.connection),
                 self.id.clone(),
@@ -252,7 +256,7 @@ impl Drop for DockerPlace {
             );
             runtime.spawn(async move {
                 let _ = tokio::time::timeout(REMOVING, removed(&connection, &id)).await;
-                drop(background);
+                drop((background, under_way));
             });
         }
     }
@@ -270,6 +274,12 @@ impl Place for DockerPlace {
 
     fn end(&mut self) -> BoxFuture<'_, Result<(), ProviderError>> {
         Box::pin(self.remove())
+    }
+
+    fn discard(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+        // Dropping it has it removed in the background.
+        drop(self);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn why_gone(&mut self) -> BoxFuture<'_, Ended> {

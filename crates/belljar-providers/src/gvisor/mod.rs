@@ -26,6 +26,7 @@ use tempfile::TempDir;
 use crate::agent::AgentSandbox;
 use crate::background::Background;
 use crate::believed::Believed;
+use crate::clearing::Clearing;
 use crate::pool::{Make, Pool, made};
 use crate::program::AgentProgram;
 use bundle::Shape;
@@ -62,6 +63,7 @@ struct Shared {
     dir: OnceLock<Arc<TempDir>>,
     found: Believed<Result<Arc<Runsc>, Missing>>,
     pool: Pool<Shape, Raised>,
+    clearing: Clearing,
 }
 
 impl Default for GvisorProvider {
@@ -82,6 +84,7 @@ impl GvisorProvider {
                 dir: OnceLock::new(),
                 found: Believed::new(BELIEVED),
                 pool: Pool::new(stock),
+                clearing: Clearing::default(),
             }),
         }
     }
@@ -90,6 +93,7 @@ impl GvisorProvider {
 impl Drop for GvisorProvider {
     fn drop(&mut self) {
         self.shared.pool.close(&self.shared.background);
+        self.shared.clearing.finish(&self.shared.background);
     }
 }
 

@@ -25,6 +25,7 @@ use super::bundle::{Shape, USERS};
 use super::runsc::Runsc;
 use crate::agent::{Connected, Counters, Held, Line, Made, Seen};
 use crate::background::Background;
+use crate::clearing::Clearing;
 use crate::place::{Place, Used};
 use crate::pool::Waiting;
 
@@ -109,6 +110,7 @@ impl Raised {
             origin: "made on demand",
             _state: state,
             name: name.to_owned(),
+            clearing: shared.clearing.clone(),
         };
         match place.connect(shared).await {
             Ok((connected, seen)) => Ok(Self {
@@ -242,6 +244,7 @@ struct GvisorPlace {
     /// The directory that its own is in.
     _state: Arc<TempDir>,
     name: String,
+    clearing: Clearing,
 }
 
 impl GvisorPlace {
@@ -303,9 +306,10 @@ impl Drop for GvisorPlace {
         {
             let (name, background) = (self.name.clone(), self.background.clone());
             let state = Arc::clone(&self._state);
+            let under_way = self.clearing.begin();
             runtime.spawn(async move {
                 let _ = kept.end(&name).await;
-                drop((background, state));
+                drop((background, state, under_way));
             });
         }
     }
@@ -332,6 +336,12 @@ impl Place for GvisorPlace {
 
     fn end(&mut self) -> BoxFuture<'_, Result<(), ProviderError>> {
         Box::pin(self.end_everything())
+    }
+
+    fn discard(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
+        // Dropping it has everything ended in the background.
+        drop(self);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn why_gone(&mut self) -> BoxFuture<'_, Ended> {

@@ -98,6 +98,8 @@ impl Shared {
         let program = self.program().map_err(|error| failed("hold", error))?;
         let mut places = dirs.places();
         places.extend(python.places);
+        let mut variables = python.variables;
+        variables.push(dirs.temporary());
         let (place, connected) = VenvPlace::start(&self.background, &program, dirs, group)
             .await
             .map_err(|error| failed("start", error))?;
@@ -114,7 +116,7 @@ impl Shared {
             surroundings: Surroundings {
                 work_dir: place.work_dir(),
                 places,
-                variables: python.variables,
+                variables,
                 landlock: 0,
                 ceilings: seen.ceilings,
                 memory_accounted: !held.memory,
@@ -154,13 +156,18 @@ impl Dirs {
         Ok(Self { own, work, runners })
     }
 
+    /// A directory for its temporary files: `/tmp` itself is the host's.
+    fn temporary(&self) -> (String, String) {
+        let path = self.own.path().join("tmp");
+        ("TMPDIR".to_owned(), path.to_string_lossy().into_owned())
+    }
+
     /// Where what every guest knows by a fixed name is here.
     fn places(&self) -> Vec<(String, String)> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         vec![
             (WORK_DIR.to_owned(), text(&self.work)),
             (RUNNER_DIR.to_owned(), text(self.runners.path())),
-            ("/tmp".to_owned(), text(&self.own.path().join("tmp"))),
         ]
     }
 }
