@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import (
     TYPE_CHECKING,
@@ -191,6 +192,9 @@ class _Workers:
         self._client.hang_up()
         for _ in self._threads:
             self._waiting.put(None)
+        if sys.is_finalizing():
+            # Threads that are no more than guests of a process stand still by now: nobody would come.
+            return
         for thread in self._threads:
             thread.join(_LONGEST)
 
