@@ -8,6 +8,7 @@ use rustix::process::Resource;
 
 use crate::host::{runners, spec};
 use crate::init::calls::{Arg, Call, encode};
+use crate::init::landlock::DEVICES;
 use crate::init::plan::{first_to_die, install, limit_calls, no_capabilities, no_new_privileges};
 use crate::policies::{FilterOptions, PreparedFilters};
 pub use crate::sys::agent_wire as wire;
@@ -226,15 +227,6 @@ fn calls(stage: &Stage, surroundings: &Surroundings, streams: usize, has_landloc
 /// Those that an agent has which is another user than its guests: to give files away, to read and write what is theirs, to end them, to
 /// become them, and to keep all of it from them.
 const OF_THE_AGENT: [i64; 7] = [0, 1, 3, 5, 6, 7, 8];
-
-/// Devices that programs write to as a matter of course.
-const DEVICES: [&str; 5] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-];
 
 /// Landlock's rules for a guest: as init makes them for the native provider's, but for a kernel that the agent sees.
 fn rules(plan: &Plan, stage: &Stage, surroundings: &Surroundings) -> Vec<u8> {

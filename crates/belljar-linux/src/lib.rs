@@ -23,6 +23,7 @@ mod sys;
 mod weaken;
 mod wire;
 
+pub use host::cgroup::start_time;
 pub use host::pool::PoolSettings;
 pub use host::provider::NativeProvider;
 pub use host::stdin::{Pump, pump};

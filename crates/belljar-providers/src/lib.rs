@@ -10,6 +10,7 @@ mod believed;
 mod clearing;
 mod docker;
 mod gvisor;
+mod own_kernel;
 mod place;
 mod pool;
 mod program;

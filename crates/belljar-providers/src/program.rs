@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use belljar_linux::agent::PROGRAM;
 use rustix::fs::{MemfdFlags, SealFlags};
 
+/// Where it stands in every root of ours.
+pub(crate) const AGENT: &str = "/.belljar/agent";
+
 /// The agent in memory that nobody can change.
 #[derive(Debug)]
 pub(crate) struct AgentProgram(OwnedFd);

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Once;
 
+use belljar_linux::start_time;
 use tempfile::TempDir;
 
 /// How the name of each begins; then come the kind, and the pid and start time of its owner.
@@ -34,12 +35,6 @@ fn sweep(dir: &Path) {
 fn owner(name: &str) -> Option<(u32, u64)> {
     let mut parts = name.strip_prefix(BEGIN)?.split('-').skip(1);
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
-/// When a process started, in ticks since boot: tells it from a later one with the same number.
-pub(crate) fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::sys;
 use crate::wire::{GuestSpec, Note};
 
 /// Devices that programs write to as a matter of course.
-const DEVICES: [&str; 5] = [
+pub(crate) const DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",

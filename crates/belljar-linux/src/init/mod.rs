@@ -10,7 +10,7 @@ pub(crate) mod calls;
 mod files;
 mod guest;
 mod guests;
-mod landlock;
+pub(crate) mod landlock;
 mod perform;
 mod pid_one;
 pub(crate) mod plan;

@@ -5,24 +5,16 @@ use std::collections::HashMap;
 use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
 use belljar_core::{Limits, Plan};
-use belljar_linux::agent::Users;
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
     ResourcesUlimits,
 };
 
 use super::owner;
+use crate::own_kernel::{self, USERS};
+use crate::program::AGENT;
 
-/// Where the agent stands in every image of ours.
-pub(super) const AGENT: &str = "/.belljar/agent";
-
-/// Whom guests become where the container's kernel is its own. There the agent is root, in a kernel that is no more than a program of the
-/// host's: pid 1 has no other protection from its own kind there, and there is no Landlock.
-pub(super) const USERS: Users = Users {
-    writer: 1000,
-    reader: 1001,
-};
-/// What the agent needs for that, of that kernel's.
+/// What the agent needs of a kernel that is its own.
 const OF_THE_AGENT: [&str; 7] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -32,9 +24,6 @@ const OF_THE_AGENT: [&str; 7] = [
     "SETPCAP",
     "SETUID",
 ];
-
-/// What a kernel of its own takes beside the guest.
-pub(crate) const KERNEL_MEMORY: u64 = 64 << 20;
 
 /// Everything in which one container differs from another, as far as it can be known before there is a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -106,7 +95,7 @@ impl Shape {
                 format!("{options},mode={mode},uid={owner},gid={owner}")
             }
         };
-        let memory = self.memory + if own_kernel { KERNEL_MEMORY } else { 0 };
+        let memory = self.memory + if own_kernel { own_kernel::MEMORY } else { 0 };
         // A guest that may not write is another user there.
         let shared = if own_kernel { "0755" } else { "1777" };
         let mut tmpfs = HashMap::from([

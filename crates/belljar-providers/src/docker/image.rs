@@ -16,12 +16,13 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
 use super::connect::Connection;
-use super::container::{AGENT, Shape};
+use super::container::Shape;
 use super::place::Raised;
 use super::problem;
 use super::{Shared, owner};
 use crate::agent::Line;
 use crate::pool::{Waiting, fresh_name};
+use crate::program::AGENT;
 
 /// The name of what is made.
 const DERIVED: &str = "belljar-agent";

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use belljar_linux::start_time;
 use bollard::Docker;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
-
-use crate::scratch::start_time;
 
 /// The label that everything of ours carries: the engine's kernel, its pid and when it started.
 pub(super) const OWNER: &str = "belljar.owner";

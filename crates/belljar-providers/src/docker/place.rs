@@ -17,12 +17,13 @@ use bollard::query_parameters::{
 use futures_util::StreamExt;
 
 use super::connect::Connection;
-use super::container::{Shape, USERS};
+use super::container::Shape;
 use super::problem;
 use super::{Shared, owner};
 use crate::agent::{Connected, Counters, Held, Line, Made, Seen};
 use crate::background::Background;
 use crate::clearing::Clearing;
+use crate::own_kernel::USERS;
 use crate::place::{Place, Used};
 use crate::pool::Waiting;
 

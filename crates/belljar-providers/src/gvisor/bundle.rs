@@ -7,18 +7,12 @@ use std::path::{Path, PathBuf};
 
 use belljar_core::Plan;
 use belljar_core::plan::WORK_DIR;
-use belljar_linux::agent::{PROGRAM, Users};
+use belljar_linux::agent::PROGRAM;
 use belljar_linux::host_root::{self, HostView, Shown};
 use serde_json::{Value, json};
 
-/// Where the agent stands.
-const AGENT: &str = "/.belljar/agent";
-
-/// Whom guests become: the agent is root, in a kernel that is its own.
-pub(super) const USERS: Users = Users {
-    writer: 1000,
-    reader: 1001,
-};
+use crate::own_kernel::USERS;
+use crate::program::AGENT;
 
 /// What the agent needs for that, of its own kernel's.
 const CAPABILITIES: [&str; 7] = [

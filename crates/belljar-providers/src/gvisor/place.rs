@@ -21,16 +21,15 @@ use tokio::process::{Child, Command};
 use tokio_util::io::ReaderStream;
 
 use super::Shared;
-use super::bundle::{Shape, USERS};
+use super::bundle::Shape;
 use super::runsc::Runsc;
 use crate::agent::{Connected, Counters, Held, Line, Made, Seen};
 use crate::background::Background;
 use crate::clearing::Clearing;
+use crate::own_kernel::{self, USERS};
 use crate::place::{Place, Used};
 use crate::pool::Waiting;
 
-/// What its kernel takes beside the guest.
-const KERNEL_MEMORY: u64 = 64 << 20;
 /// How long everything may take to go.
 const ENDING: Duration = Duration::from_secs(10);
 
@@ -62,7 +61,7 @@ impl Raised {
             .map_err(|error| failed("make", error))?;
         let shown = shape.write(dir.path()).map_err(|error| failed("make", error))?;
         let beside = Beside {
-            memory: KERNEL_MEMORY,
+            memory: own_kernel::MEMORY,
             // The host sees its kernel's tasks, not the guest's.
             tasks: None,
         };

@@ -66,7 +66,7 @@ fn has_owner(path: &Path) -> bool {
 }
 
 /// When a process started, in ticks since boot: tells it from a later one with the same number.
-fn start_time(pid: u32) -> Option<u64> {
+pub fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything; the fields follow its last parenthesis.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
