@@ -298,17 +298,8 @@ impl Session {
 
     /// [`Session::close`] for one of several owners: whatever the others ask for then fails.
     pub async fn end(&self) -> Result<(), SessionError> {
-        self.end_by(keeper::Ending::Close).await
-    }
-
-    /// Ends everything, like [`Session::end`], without waiting for what takes longer than a result should.
-    pub async fn discard(&self) -> Result<(), SessionError> {
-        self.end_by(keeper::Ending::Discard).await
-    }
-
-    async fn end_by(&self, ending: keeper::Ending) -> Result<(), SessionError> {
         let (answer, done) = oneshot::channel();
-        if self.commands.send(Command::End { ending, answer }).await.is_err() {
+        if self.commands.send(Command::End { answer }).await.is_err() {
             // It is over already, and whoever ended it waited for that.
             return Ok(());
         }

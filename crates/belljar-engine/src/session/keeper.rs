@@ -39,7 +39,6 @@ pub(super) enum Command {
         answer: Answer<()>,
     },
     End {
-        ending: Ending,
         answer: Answer<()>,
     },
 }
@@ -138,8 +137,8 @@ impl Keeper {
             tokio::select! {
                 command = commands.recv() => match command {
                     None => break,
-                    Some(Command::End { ending, answer }) => {
-                        let _ = answer.send(self.end(ending).await);
+                    Some(Command::End { answer }) => {
+                        let _ = answer.send(self.end(Ending::Close).await);
                         return;
                     }
                     Some(command) => {
