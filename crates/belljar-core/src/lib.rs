@@ -47,7 +47,7 @@ pub use outcome::{Captured, Display, Exception, Failure, FailureKind, Outcome, S
 pub use path::{GuestPath, WorkspaceId};
 pub use plan::{Plan, Stage, StageKind, Warm};
 pub use policy::Policy;
-pub use provider::{Provider, ProviderError, Sandbox};
+pub use provider::{Footing, Provider, ProviderError, Sandbox};
 pub use quota::Quotas;
 pub use receipt::Receipt;
 pub use record::Record;

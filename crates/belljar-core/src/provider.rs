@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::capabilities::Capabilities;
 use crate::control::Control;
+use crate::environment::Environment;
 use crate::guard::Missing;
 use crate::language::Language;
 use crate::limits::Limits;
@@ -27,6 +28,15 @@ use crate::weight::Weight;
 /// A future that can be sent and stored.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// What the root of a sandbox is.
+#[derive(Clone, Copy, Debug)]
+pub enum Footing<'a> {
+    /// What the provider has for requests that ask for nothing.
+    Usual,
+    Image(&'a str),
+    Environment(&'a Environment),
+}
+
 /// A wall: makes sandboxes out of plans.
 pub trait Provider: Send + Sync + Debug {
     fn name(&self) -> ProviderName;
@@ -39,13 +49,13 @@ pub trait Provider: Send + Sync + Debug {
     /// What this machine gives. Looks only for the languages in `languages`, since looking costs time.
     fn capabilities(&self, languages: &[Language]) -> Capabilities;
 
-    /// The same for sandboxes of an image, where it has images. What is not there is fetched, and that may take long.
+    /// The same for sandboxes that stand on something else than usual. What is not there is fetched, and that may take long.
     fn capabilities_of(
         &self,
-        image: Option<&str>,
+        footing: Footing<'_>,
         languages: &[Language],
     ) -> Result<Capabilities, ProviderError> {
-        let _ = image;
+        let _ = footing;
         Ok(self.capabilities(languages))
     }
 

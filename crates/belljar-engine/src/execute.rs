@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belljar_core::guard::Missing;
-use belljar_core::provider::{BoxFuture, OutputSink, Provider, ProviderError, Sandbox, StageStdin};
+use belljar_core::provider::{BoxFuture, Footing, OutputSink, Provider, ProviderError, Sandbox, StageStdin};
 use belljar_core::request::Stdin;
 use belljar_core::{
     Denial, DenialCode, Environment, Outcome, Plan, Policy, ProviderName, Record, Request, Weight, guard,
@@ -211,8 +211,13 @@ impl Engine {
         let provider = self
             .choose(policy, request)
             .map_err(|denial| denied(policy, request, denial))?;
+        let footing = match (&request.image, &environment) {
+            (Some(image), _) => Footing::Image(image),
+            (None, Some(environment)) => Footing::Environment(environment),
+            (None, None) => Footing::Usual,
+        };
         let mut capabilities = provider
-            .capabilities_of(request.image.as_deref(), &languages)
+            .capabilities_of(footing, &languages)
             .map_err(|error| refused(policy, request, error))?;
         capabilities.environments = environment
             .into_iter()

@@ -122,6 +122,15 @@ fn check_image(policy: &Policy, request: &Request) -> Result<(), Denial> {
             "write NAME, NAME:TAG or NAME@DIGEST",
         ));
     }
+    if let Some(environment) = &request.environment {
+        return Err(Denial::new(
+            DenialCode::ImageNotAllowed,
+            "image",
+            image,
+            format!("a sandbox has one root, and `{environment}` is one as well"),
+            "leave out the image or the environment",
+        ));
+    }
     if policy.allowed_images.is_empty() || policy.allowed_images.iter().any(permits) {
         return Ok(());
     }

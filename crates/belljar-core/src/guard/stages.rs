@@ -60,6 +60,9 @@ pub(super) fn toolchain<'a>(
                     format!("name an image with {install}"),
                 );
             }
+            if let Some(environment) = environment {
+                return not_in_environment(environment, language);
+            }
             Denial::new(
                 DenialCode::LanguageUnavailable,
                 "toolchain",
@@ -70,23 +73,25 @@ pub(super) fn toolchain<'a>(
         })
 }
 
+fn not_in_environment(environment: &Environment, language: Language) -> Denial {
+    let install = language.spec().install;
+    Denial::new(
+        DenialCode::LanguageUnavailable,
+        "environment",
+        language.word(),
+        format!(
+            "the environment `{}` has nothing that runs {language}",
+            environment.name
+        ),
+        format!("import a root file system with {install}"),
+    )
+}
+
 /// What runs `language` in a root of its own. What the host has is not to be seen there.
 fn of_root(environment: &Environment, root: &Root, language: Language) -> Result<Toolchain, Denial> {
     let found = root.programs.get(&language);
     let found = found.and_then(|(recipe, programs)| Some((language.spec().recipes.get(*recipe)?, programs)));
-    let (recipe, programs) = found.ok_or_else(|| {
-        let install = language.spec().install;
-        Denial::new(
-            DenialCode::LanguageUnavailable,
-            "environment",
-            language.word(),
-            format!(
-                "the environment `{}` has nothing that runs {language}",
-                environment.name
-            ),
-            format!("import a root file system with {install}"),
-        )
-    })?;
+    let (recipe, programs) = found.ok_or_else(|| not_in_environment(environment, language))?;
     Ok(Toolchain {
         recipe,
         programs: programs.clone(),

@@ -19,15 +19,13 @@ use super::connect::Connection;
 use super::container::Shape;
 use super::place::Raised;
 use super::problem;
-use super::{Shared, owner};
+use super::{Shared, import, owner};
 use crate::agent::Line;
 use crate::pool::{Waiting, fresh_name};
 use crate::program::AGENT;
 
 /// The name of what is made.
 const DERIVED: &str = "belljar-agent";
-/// The name of environments that the engine was given.
-const IMPORTED: &str = "belljar-environment";
 /// Where programs are looked for in an image that does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -43,6 +41,8 @@ pub(super) struct Image {
 #[derive(Debug, Default)]
 pub(super) struct Images {
     known: Mutex<HashMap<(String, String), Arc<Image>>>,
+    /// Names of those made of environments, by their digest.
+    pub(super) environments: Mutex<HashMap<String, String>>,
 }
 
 impl Images {
@@ -59,7 +59,12 @@ impl Images {
         if let Some(image) = known.get(&key) {
             return Ok(Arc::clone(image));
         }
-        let derived = derive(connection, name, &base.id).await?;
+        let derived = if base.has_volumes {
+            let flat = import::flatten(shared, connection, name, &base.id).await?;
+            derive(connection, &flat, &base.id).await?
+        } else {
+            derive(connection, name, &base.id).await?
+        };
         let toolchains = look_into(shared, connection, name, &derived, &base.path).await?;
         let image = Arc::new(Image { derived, toolchains });
         known.insert(key, Arc::clone(&image));
@@ -67,12 +72,19 @@ impl Images {
     }
 }
 
-struct Base {
+pub(super) struct Base {
     id: String,
     path: String,
+    /// Whether some of its directories are to be written to elsewhere.
+    has_volumes: bool,
 }
 
-async fn base(shared: &Shared, connection: &Connection, name: &str) -> Result<Base, ProviderError> {
+/// What is known of the image of that name, fetched where it was not there.
+pub(super) async fn base(
+    shared: &Shared,
+    connection: &Connection,
+    name: &str,
+) -> Result<Base, ProviderError> {
     let docker = &connection.docker;
     let found = match docker.inspect_image(name).await {
         Err(error) if problem::is_not_found(&error) => {
@@ -82,13 +94,15 @@ async fn base(shared: &Shared, connection: &Connection, name: &str) -> Result<Ba
         found => found,
     };
     let found = found.map_err(|error| problem::engine("look at an image", &error))?;
-    let variables = found.config.and_then(|config| config.env).unwrap_or_default();
+    let config = found.config.unwrap_or_default();
+    let variables = config.env.unwrap_or_default();
     let path = variables
         .iter()
         .find_map(|variable| variable.strip_prefix("PATH="));
     Ok(Base {
         id: found.id.unwrap_or_default(),
         path: path.unwrap_or(USUAL_PATH).to_owned(),
+        has_volumes: config.volumes.is_some_and(|volumes| !volumes.is_empty()),
     })
 }
 
@@ -183,133 +197,6 @@ async fn derive(connection: &Connection, name: &str, base: &str) -> Result<Strin
     let committed = committed.await;
     owner::remove(docker, &made.id).await;
     committed.map(|_| derived)
-}
-
-/// The image of a root file system that stands on this host; made where it is not there.
-pub(super) async fn of_root(
-    shared: &Shared,
-    connection: &Connection,
-    root: PathBuf,
-    digest: &str,
-) -> Result<String, ProviderError> {
-    let tag = digest.get(..16).unwrap_or(digest).to_owned();
-    let name = format!("{IMPORTED}:{tag}");
-    if connection.docker.inspect_image(&name).await.is_ok() {
-        return Ok(name);
-    }
-    if let Some(progress) = &shared.settings.progress {
-        progress(&format!(
-            "giving the environment to the engine as the image {name}"
-        ));
-    }
-    // A thread reads the tree, as fast as the engine takes it.
-    let (give, taken) = tokio::sync::mpsc::channel::<std::io::Result<bytes::Bytes>>(16);
-    let reading = tokio::task::spawn_blocking(move || {
-        let mut archive = tar::Builder::new(Chunks(give));
-        archive.follow_symlinks(false);
-        archive.append_dir_all(".", root).and_then(|()| archive.finish())
-    });
-    let options = CreateImageOptions {
-        from_src: Some("-".to_owned()),
-        repo: Some(IMPORTED.to_owned()),
-        tag: Some(tag),
-        ..CreateImageOptions::default()
-    };
-    let incoming = futures_util::stream::unfold(taken, |mut taken| async move {
-        let piece = taken.recv().await?;
-        Some((piece, taken))
-    });
-    let body = bollard::body_try_stream(incoming);
-    let mut steps = connection.docker.create_image(Some(options), Some(body), None);
-    let mut said = Ok(());
-    while let Some(step) = steps.next().await {
-        said = said.and(
-            step.map(drop)
-                .map_err(|error| problem::engine("import an image", &error)),
-        );
-    }
-    let read = reading
-        .await
-        .unwrap_or_else(|_| Err(std::io::Error::other("reading broke off")));
-    said?;
-    read.map_err(|source| ProviderError::Io {
-        operation: "read",
-        object: "an environment".to_owned(),
-        source,
-    })?;
-    Ok(name)
-}
-
-/// What is in an image, as a tar that can be read while it comes.
-pub(super) async fn export(
-    shared: &Arc<Shared>,
-    connection: Arc<Connection>,
-    name: &str,
-) -> Result<std::io::PipeReader, ProviderError> {
-    base(shared, &connection, name).await?;
-    let failed = |error| problem::engine("export an image", &error);
-    let body = ContainerCreateBody {
-        image: Some(name.to_owned()),
-        // Never started; an image need not say what it runs.
-        cmd: Some(vec![AGENT.to_owned()]),
-        labels: Some(HashMap::from([(
-            owner::OWNER.to_owned(),
-            owner::own().to_owned(),
-        )])),
-        ..ContainerCreateBody::default()
-    };
-    let docker = connection.docker.clone();
-    let made = docker
-        .create_container(None::<CreateContainerOptions>, body)
-        .await
-        .map_err(failed)?;
-    let piped = std::io::pipe();
-    let (read, mut write) = match piped {
-        Ok(ends) => ends,
-        Err(source) => {
-            owner::remove(&docker, &made.id).await;
-            return Err(ProviderError::Io {
-                operation: "make",
-                object: "a pipe".to_owned(),
-                source,
-            });
-        }
-    };
-    let background = shared.background.clone();
-    tokio::spawn(async move {
-        let mut pieces = docker.export_container(&made.id);
-        while let Some(Ok(piece)) = pieces.next().await {
-            let written = tokio::task::spawn_blocking(move || {
-                let result = std::io::Write::write_all(&mut write, &piece);
-                (write, result)
-            });
-            match written.await {
-                Ok((back, Ok(()))) => write = back,
-                _ => break,
-            }
-        }
-        drop(pieces);
-        owner::remove(&docker, &made.id).await;
-        drop(background);
-    });
-    Ok(read)
-}
-
-/// Passes on what is written, piece by piece.
-struct Chunks(tokio::sync::mpsc::Sender<std::io::Result<bytes::Bytes>>);
-
-impl std::io::Write for Chunks {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let piece = bytes::Bytes::copy_from_slice(bytes);
-        match self.0.blocking_send(Ok(piece)) {
-            Ok(()) => Ok(bytes.len()),
-            Err(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Changes with everything that is put in.

@@ -3,9 +3,11 @@
 //! A sandbox is a container of its own whose first process is the agent. What the agent and the runners need is put into an image
 //! made of the one that was asked for, once; so no path of the host is shown, and the engine may be on another machine.
 
+mod closure;
 mod connect;
 mod container;
 mod image;
+mod import;
 mod owner;
 mod place;
 mod problem;
@@ -20,7 +22,7 @@ use belljar_core::guard::Missing;
 use belljar_core::provider::BoxFuture;
 use belljar_core::request::Workspace;
 use belljar_core::{
-    Capabilities, Control, IsolationLevel, Language, NetworkPolicy, Plan, Provider, ProviderError,
+    Capabilities, Control, Footing, IsolationLevel, Language, NetworkPolicy, Plan, Provider, ProviderError,
     ProviderName, Sandbox, Support,
 };
 
@@ -112,7 +114,7 @@ impl DockerProvider {
         let connection = self.shared.reached()?;
         let (shared, name) = (Arc::clone(&self.shared), image.to_owned());
         let background = self.shared.background.clone();
-        let exported = background.wait(async move { image::export(&shared, connection, &name).await });
+        let exported = background.wait(async move { import::export(&shared, connection, &name).await });
         exported.map_err(|source| ProviderError::Io {
             operation: "export",
             object: "an image".to_owned(),
@@ -176,16 +178,20 @@ impl Shared {
             (Some(root), Some(environment)) => {
                 let (shared, engine) = (Arc::clone(&self), Arc::clone(&connection));
                 let (root, digest) = (root.to_owned(), environment.digest.clone());
-                let importing = async move { image::of_root(&shared, &engine, root, &digest).await };
+                let importing = async move { import::of_root(&shared, &engine, root, &digest).await };
                 made(&self.background, Box::pin(importing)).await?
             }
-            (_, Some(environment)) => {
-                return Err(ProviderError::Image {
-                    image: environment.name.to_string(),
-                    why: "its packages stand beside the host's own Python, which no image has".to_owned(),
-                    fix: "use another provider, or import a root file system with `belljar env import`"
-                        .to_owned(),
-                });
+            (None, Some(environment)) => {
+                let (shared, engine) = (Arc::clone(&self), Arc::clone(&connection));
+                let (shows, digest) = (plan.shows().to_vec(), environment.digest.clone());
+                import::check_places(environment.name.as_str(), &shows)?;
+                let importing = async move {
+                    shared
+                        .images
+                        .of_environment(&shared, &engine, shows, &digest)
+                        .await
+                };
+                made(&self.background, Box::pin(importing)).await?
             }
             _ => self.image(plan.image()),
         };
@@ -243,18 +249,23 @@ impl Provider for DockerProvider {
     }
 
     fn capabilities(&self, languages: &[Language]) -> Capabilities {
-        self.capabilities_of(None, languages)
+        self.capabilities_of(Footing::Usual, languages)
             .unwrap_or_else(|_| capabilities(BTreeMap::new()))
     }
 
     fn capabilities_of(
         &self,
-        image: Option<&str>,
+        footing: Footing<'_>,
         languages: &[Language],
     ) -> Result<Capabilities, ProviderError> {
         if languages.is_empty() {
             return Ok(capabilities(BTreeMap::new()));
         }
+        let image = match footing {
+            Footing::Usual => None,
+            Footing::Image(image) => Some(image),
+            Footing::Environment(_) => return Ok(capabilities(closure::languages(languages))),
+        };
         let connection = self.shared.reached()?;
         let shared = Arc::clone(&self.shared);
         let image = self.shared.image(image);

@@ -10,6 +10,7 @@ mod checks;
 #[path = "../../../../tests/engines.rs"]
 mod engines;
 mod odd;
+mod packages;
 mod subject;
 mod weak;
 
@@ -128,6 +129,15 @@ fn venv_keeps_the_contract() {
     hold(&Subject::venv());
 }
 
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(work)
+}
+
 fn spawn(command: &mut std::process::Command) -> std::process::Child {
     command.spawn().expect("tests/engines")
 }
@@ -142,13 +152,8 @@ fn docker_keeps_the_contract() {
 #[test]
 fn gvisor_keeps_the_contract() {
     let subject = Subject::gvisor();
-    match subject
-        .engine
-        .provider(subject.provider)
-        .map(|provider| provider.presence())
-    {
-        Some(Ok(_)) => hold(&subject),
-        missing => show(&format!("not tested here: gVisor: {missing:?}")),
+    if subject.is_present() {
+        hold(&subject);
     }
 }
 
@@ -170,11 +175,7 @@ fn an_imported_root_keeps_the_contract_behind_each_wall() {
     let base = std::env::temp_dir().join(format!("belljar-contract-rooted-{}", std::process::id()));
     hold(&Subject::native().rooted("n-root", &archive, &base));
     let gvisor = Subject::gvisor();
-    if gvisor
-        .engine
-        .provider(gvisor.provider)
-        .is_some_and(|provider| provider.presence().is_ok())
-    {
+    if gvisor.is_present() {
         hold_to(&gvisor.rooted("g-root", &archive, &base), of_the_root());
     }
     if let Some(engine) = engines::docker(spawn) {

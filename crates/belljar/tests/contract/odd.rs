@@ -17,16 +17,7 @@ use bollard::query_parameters::{CreateContainerOptions, ListContainersOptions, R
 
 use super::engines::{self, BARE_IMAGE, IMAGE};
 use super::subject::Subject;
-use super::{show, spawn};
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(work)
-}
+use super::{block_on, show, spawn};
 
 fn docker(host: &str) -> Engine {
     Engine::new(Arc::new(DockerProvider::new(DockerSettings {
@@ -114,6 +105,43 @@ fn an_image_that_is_not_there_is_a_denial_that_says_how_to_have_it() {
         assert_eq!(containers(&host).await, Vec::<String>::new(), "left behind");
     });
     own.end();
+}
+
+/// An image may say that some of its directories are to be written to elsewhere. Nothing bounds what is written there.
+#[test]
+fn volumes_of_an_image_can_be_read_and_not_written() {
+    let engines = [engines::docker(spawn), engines::podman(spawn)];
+    for own in engines.into_iter().flatten() {
+        let host = format!("unix://{}", own.socket.display());
+        let image = "belljar-test-volumes";
+        let recipe = format!(
+            "FROM {IMAGE}\nRUN [\"/bin/mkdir\", \"/data\"]\nRUN [\"/bin/sh\", \"-c\", \"echo kept > /data/file\"]\n\
+             VOLUME /data /workspace /tmp /.belljar\n"
+        );
+        let mut build = std::process::Command::new("docker");
+        build.args(["-H", &host, "build", "--network=none", "-q", "-t", image, "-"]);
+        build
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null());
+        let mut build = spawn(&mut build);
+        let mut stdin = build.stdin.take().expect("a pipe");
+        std::io::Write::write_all(&mut stdin, recipe.as_bytes()).expect("a recipe");
+        drop(stdin);
+        assert!(build.wait().expect("an end").success(), "the image was not built");
+        let code = "print(open('/data/file').read().strip())\n\
+                    open('/workspace/a', 'w').close()\nopen('/tmp/a', 'w').close()\n\
+                    for place in ('/data', '/.belljar'):\n    \
+                    try: open(place + '/more', 'w')\n    except OSError as error: print(error.errno)";
+        let engine = docker(&host);
+        let done = block_on(run(&engine, &python(code, ProviderName::Docker, Some(image)))).expect("a run");
+        let read_only = "kept\n30\n30\n";
+        assert_eq!(
+            done.outcome.stdout.text(),
+            read_only,
+            "{:?}",
+            done.outcome.stderr.text()
+        );
+    }
 }
 
 #[test]

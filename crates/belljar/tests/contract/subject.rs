@@ -109,6 +109,19 @@ impl Subject {
         }
     }
 
+    /// Whether this machine has it; said where it has not.
+    pub(crate) fn is_present(&self) -> bool {
+        let presence = self
+            .engine
+            .provider(self.provider)
+            .map(|provider| provider.presence());
+        let present = matches!(presence, Some(Ok(_)));
+        if !present {
+            super::show(&format!("not tested here: {}: {presence:?}", self.label));
+        }
+        present
+    }
+
     pub(crate) fn promises(&self, promise: Promise) -> bool {
         self.promised.contains(&promise)
     }

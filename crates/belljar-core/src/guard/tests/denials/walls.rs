@@ -5,6 +5,7 @@ use super::{Mend, Row};
 use crate::capabilities::Support;
 use crate::control::{Control, Demand};
 use crate::denial::DenialCode;
+use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::request::{Request, Source};
 use crate::status::{IsolationLevel, ProviderName};
@@ -125,6 +126,21 @@ pub(super) fn wall_rows() -> Vec<Row> {
             value: "a b",
             fix: "write NAME, NAME:TAG or NAME@DIGEST",
             mend: Mend::By(|world| world.request.image = None),
+        },
+        Row {
+            name: "an image and an environment",
+            spoil: |world| {
+                world.request.image = Some("alpine:3".to_owned());
+                world.request.environment = EnvironmentName::new("data").ok();
+            },
+            code: DenialCode::ImageNotAllowed,
+            rule: "image",
+            value: "alpine:3",
+            fix: "leave out the image or the environment",
+            mend: Mend::By(|world| {
+                world.request.image = None;
+                world.request.environment = None;
+            }),
         },
         Row {
             name: "a control that the policy requires",
