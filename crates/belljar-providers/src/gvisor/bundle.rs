@@ -74,6 +74,13 @@ impl Shape {
         self.mounts.is_empty()
     }
 
+    /// What `runsc` is told beside what it always is.
+    pub(super) fn options(&self) -> Option<&'static str> {
+        // What a request mounts may change on both sides while it is looked at. What of the host is shown stays as it is for as
+        // long as a sandbox lives, and need not be looked at anew each time.
+        self.mounts.is_empty().then_some("--file-access-mounts=exclusive")
+    }
+
     pub(super) fn plan(&self) -> &Plan {
         &self.plan.0
     }

@@ -76,6 +76,7 @@ impl Raised {
         command
             .arg(&runsc.program)
             .args(runsc.options(state.path(), &log))
+            .args(shape.options())
             .arg("run")
             .arg(format!("--bundle={}", dir.path().display()))
             .arg(name)
