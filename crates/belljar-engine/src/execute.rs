@@ -8,7 +8,8 @@ use belljar_core::guard::Missing;
 use belljar_core::provider::{BoxFuture, Footing, OutputSink, Provider, ProviderError, Sandbox, StageStdin};
 use belljar_core::request::Stdin;
 use belljar_core::{
-    Denial, DenialCode, Environment, Outcome, Plan, Policy, ProviderName, Record, Request, Weight, guard,
+    Denial, DenialCode, Environment, IsolationLevel, Outcome, Plan, Policy, ProviderName, Record, Request,
+    Weight, guard,
 };
 
 use crate::environment::{EnvironmentError, Environments, Lease};
@@ -256,6 +257,19 @@ impl Engine {
         })
     }
 
+    /// [`Engine::plan_run`] where others are not to be held up: other walls than the usual one may have to be looked for,
+    /// and an image fetched, which takes its time.
+    pub async fn plan_aside(&self, policy: &Policy, request: &Request) -> Result<Planned, EngineError> {
+        let is_usual = policy.providers.is_empty() && policy.isolation_level <= IsolationLevel::Process;
+        if is_usual && request.provider.is_none() && request.image.is_none() {
+            return self.plan_run(policy, request);
+        }
+        let (engine, policy, request) = (self.clone(), policy.clone(), request.clone());
+        let planning = tokio::task::spawn_blocking(move || engine.plan_run(&policy, &request));
+        let broken = |_| ProviderError::Protocol("planning broke off".to_owned());
+        planning.await.map_err(broken)?
+    }
+
     /// Makes a sandbox, runs what was planned in it, and destroys it.
     pub async fn execute_planned(
         &self,
@@ -281,7 +295,8 @@ impl Engine {
         request: &Request,
         io: ExecuteIo<'_>,
     ) -> Result<Execution, EngineError> {
-        self.execute_planned(self.plan_run(policy, request)?, io).await
+        let planned = self.plan_aside(policy, request).await?;
+        self.execute_planned(planned, io).await
     }
 
     /// [`Engine::execute`] in an environment that is not in any store.
@@ -299,7 +314,7 @@ impl Engine {
 
     /// Makes a sandbox for a request and keeps it: files in, nothing running yet.
     pub async fn open(&self, policy: &Policy, request: &Request) -> Result<LiveSandbox, EngineError> {
-        let (plan, lease) = self.plan_and_hold(policy, request)?;
+        let Planned { plan, lease, .. } = self.plan_aside(policy, request).await?;
         self.open_plan(policy, request, plan, lease).await
     }
 

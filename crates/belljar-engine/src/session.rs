@@ -137,7 +137,7 @@ impl Session {
         request: &Request,
         surroundings: Surroundings,
     ) -> Result<Self, SessionError> {
-        let planned = engine.plan_run(policy, request)?;
+        let planned = engine.plan_aside(policy, request).await?;
         Self::open_planned(engine, planned, surroundings).await
     }
 

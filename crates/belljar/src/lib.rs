@@ -100,7 +100,7 @@ pub use belljar_engine::{
 
 pub use builder::{Builder, DEFAULT_TIMEOUT, narrow_commands};
 pub use error::Error;
-pub use native::native_engine;
+pub use native::{engine_telling, native_engine};
 pub use run::{Once, Run, execute_code, execute_file};
 pub use sandbox::{Keep, Sandbox, SandboxBuilder};
 pub use session::{Converse, Session, SessionBuilder};

@@ -5,16 +5,28 @@ use std::sync::{Arc, OnceLock};
 use belljar_core::Provider;
 use belljar_engine::Engine;
 use belljar_linux::NativeProvider;
-use belljar_providers::{DockerProvider, GvisorProvider, VenvProvider};
+use belljar_providers::{DockerProvider, DockerSettings, GvisorProvider, VenvProvider};
 
 /// An engine of one's own over this machine's walls. It has one launcher, which ends with the last
 /// clone and the last sandbox. Making it looks for nothing: other walls than the native one are looked for when a policy or a request
 /// asks for them.
 pub fn native_engine() -> Engine {
+    engine(DockerSettings::default())
+}
+
+/// The same, which tells of what takes long: an image that has to be fetched.
+pub fn engine_telling(progress: Arc<dyn Fn(&str) + Send + Sync>) -> Engine {
+    engine(DockerSettings {
+        progress: Some(progress),
+        ..DockerSettings::default()
+    })
+}
+
+fn engine(docker: DockerSettings) -> Engine {
     Engine::with_providers([
         Arc::new(NativeProvider::new()) as Arc<dyn Provider>,
         Arc::new(GvisorProvider::default()),
-        Arc::new(DockerProvider::default()),
+        Arc::new(DockerProvider::new(docker)),
         Arc::new(VenvProvider::new()),
     ])
 }

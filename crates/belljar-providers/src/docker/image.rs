@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use belljar_core::language::{Recipe, TABLE};
 use belljar_core::{Language, Policy, ProviderError, Toolchain};
@@ -28,6 +29,9 @@ use crate::program::AGENT;
 const DERIVED: &str = "belljar-agent";
 /// Where programs are looked for in an image that does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How often somebody is told how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(2);
 
 /// An image that can be used.
 #[derive(Debug)]
@@ -108,12 +112,8 @@ pub(super) async fn base(
 
 /// Fetches an image, and tells how far it is.
 async fn pull(shared: &Shared, connection: &Connection, name: &str) -> Result<(), ProviderError> {
-    let tell = |text: &str| {
-        if let Some(progress) = &shared.settings.progress {
-            progress(text);
-        }
-    };
-    tell(&format!("fetching the image {name}"));
+    shared.tell(&format!("fetching the image {name}"));
+    let mut fetched = Fetched::default();
     // Without a tag an engine would fetch all there are.
     let last = name.rsplit('/').next().unwrap_or(name);
     let tag = (!last.contains(':') && !name.contains('@')).then(|| "latest".to_owned());
@@ -128,11 +128,42 @@ async fn pull(shared: &Shared, connection: &Connection, name: &str) -> Result<()
         if let Some(error) = step.error_detail.and_then(|detail| detail.message) {
             return Err(unavailable(name, &error));
         }
-        if let Some(status) = step.status {
-            tell(&format!("{name}: {} {status}", step.id.unwrap_or_default()));
+        if let (Some(layer), Some(progress)) = (step.id, step.progress_detail)
+            && let Some(line) = fetched.hear(layer, progress.current, progress.total)
+        {
+            shared.tell(&format!("{name}: {line}"));
         }
     }
+    shared.tell(&format!("{name} is there"));
     Ok(())
+}
+
+/// How much has come of an image, layer by layer.
+#[derive(Debug, Default)]
+struct Fetched {
+    layers: HashMap<String, (u64, u64)>,
+    told: Option<Instant>,
+}
+
+impl Fetched {
+    /// Takes in what an engine says, and returns what a person is told; not of every little step.
+    fn hear(&mut self, layer: String, current: Option<i64>, total: Option<i64>) -> Option<String> {
+        let number = |value: Option<i64>| u64::try_from(value?).ok();
+        let (current, total) = (number(current)?, number(total)?);
+        // Unpacking counts anew what has come already.
+        let known = self.layers.entry(layer).or_default();
+        *known = (known.0.max(current).min(total), total);
+        if self.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
+            return None;
+        }
+        self.told = Some(Instant::now());
+        let sum = |part: fn(&(u64, u64)) -> u64| self.layers.values().map(part).sum::<u64>() as f64 / 1e6;
+        Some(format!(
+            "{:.1} of {:.1} MB",
+            sum(|layer| layer.0),
+            sum(|layer| layer.1)
+        ))
+    }
 }
 
 fn unavailable(name: &str, why: &str) -> ProviderError {

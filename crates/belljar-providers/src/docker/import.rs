@@ -72,9 +72,7 @@ async fn import(
     if connection.docker.inspect_image(&name).await.is_ok() {
         return Ok(name);
     }
-    if let Some(progress) = &shared.settings.progress {
-        progress(&format!("giving the engine the image {name}"));
-    }
+    shared.tell(&format!("giving the engine the image {name}"));
     // A thread reads the tree, as fast as the engine takes it.
     let (give, taken) = tokio::sync::mpsc::channel::<io::Result<bytes::Bytes>>(16);
     let reading = tokio::task::spawn_blocking(move || {

@@ -152,6 +152,12 @@ impl Shared {
         })
     }
 
+    fn tell(&self, text: &str) {
+        if let Some(progress) = &self.settings.progress {
+            progress(text);
+        }
+    }
+
     fn image(&self, named: Option<&str>) -> String {
         named
             .or(self.settings.image.as_deref())

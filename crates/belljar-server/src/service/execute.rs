@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belljar_core::provider::{BoxFuture, Stream};
 use belljar_core::record::code_hash;
-use belljar_core::{Denial, DenialCode, IsolationLevel, Policy, Record, Request, SandboxStatus};
+use belljar_core::{Denial, DenialCode, Policy, Record, Request, SandboxStatus};
 use belljar_engine::session::{Cell, Event, Surroundings, Work};
 use belljar_engine::{EngineError, ExecuteIo, Execution, Planned, Session, fresh_id};
 use serde_json::json;
@@ -163,7 +163,7 @@ impl Service {
         is_kept: bool,
     ) -> Result<Planned, ServiceError> {
         let denied = if who.may_use(&policy.policy_id) {
-            match self.plan_run(policy, request).await? {
+            match self.engine.plan_aside(policy, request).await {
                 Ok(planned) => return Ok(planned),
                 Err(EngineError::Denied { denial, record }) => (denial, record),
                 Err(error) => return Err(ServiceError::of_engine(error)),
@@ -185,22 +185,6 @@ impl Service {
             record,
             retry_after: None,
         })
-    }
-
-    /// The guard's plan. Other walls than the usual one may have to be looked for, and an image fetched, which takes its time.
-    async fn plan_run(
-        &self,
-        policy: &Policy,
-        request: &Request,
-    ) -> Result<Result<Planned, EngineError>, ServiceError> {
-        let is_usual = policy.providers.is_empty() && policy.isolation_level <= IsolationLevel::Process;
-        if is_usual && request.provider.is_none() && request.image.is_none() {
-            return Ok(self.engine.plan_run(policy, request));
-        }
-        let (engine, policy, request) = (self.engine.clone(), policy.clone(), request.clone());
-        let planning = tokio::task::spawn_blocking(move || engine.plan_run(&policy, &request));
-        let failed = |_| ServiceError::Engine("the machine could not be looked at".to_owned());
-        planning.await.map_err(failed)
     }
 
     /// Whether there is a record in the store of what runs under that policy.

@@ -2,14 +2,20 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use belljar::{Captured, Failure, FailureKind, Outcome};
+use belljar::{Captured, Engine, Failure, FailureKind, Outcome};
 use belljar_core::StageKind;
 
 /// Writes `belljar: …` to standard error.
 pub(crate) fn tell(text: &str) {
     line("belljar", text);
+}
+
+/// An engine that tells here of what takes long.
+pub(crate) fn telling_engine() -> Engine {
+    belljar::engine_telling(Arc::new(tell))
 }
 
 /// Writes `hint: …` to standard error.

@@ -11,6 +11,7 @@ mod checks;
 mod engines;
 mod odd;
 mod packages;
+mod registry;
 mod subject;
 mod weak;
 

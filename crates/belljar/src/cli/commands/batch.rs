@@ -76,7 +76,7 @@ async fn perform(
     let writer = output.into_writer()?;
     let batch = match is_here {
         true => {
-            let engine = belljar::native_engine();
+            let engine = messages::telling_engine();
             engine.warm_up();
             settings.batch.engine(&engine)
         }

@@ -48,6 +48,15 @@ async fn perform(mut settings: Settings, policy: &Policy) -> Result<u8, Problem>
         Some(LiveOutput::start()?)
     };
     let broken = live.as_ref().map(LiveOutput::broken);
+    let engine = messages::telling_engine();
+    engine.warm_up();
+    // An image may have to be fetched first.
+    let planned = tokio::select! {
+        planned = engine.plan_aside(policy, &settings.request) => planned,
+        () = interrupts.next() => {
+            return Err(Problem::new(ErrorKind::Killed, "interrupted before anything ran"));
+        }
+    };
     let stop = async move {
         tokio::select! {
             () = interrupts.next() => {}
@@ -55,15 +64,18 @@ async fn perform(mut settings: Settings, policy: &Policy) -> Result<u8, Problem>
         }
     };
     let stdin = settings.input.take().map(OwnedFd::from);
-    let engine = belljar::native_engine();
-    engine.warm_up();
     let work = async {
-        let io = ExecuteIo {
-            sink: live.as_mut().map(|live| live as &mut (dyn OutputSink + Send)),
-            stdin,
-            stop: Some(Box::pin(stop)),
+        let result = match planned {
+            Ok(planned) => {
+                let io = ExecuteIo {
+                    sink: live.as_mut().map(|live| live as &mut (dyn OutputSink + Send)),
+                    stdin,
+                    stop: Some(Box::pin(stop)),
+                };
+                engine.execute_planned(planned, io).await
+            }
+            Err(error) => Err(error),
         };
-        let result = engine.execute(policy, &settings.request, io).await;
         let broken = match live {
             Some(live) => live.finish().await,
             None => None,

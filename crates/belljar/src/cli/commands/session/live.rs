@@ -9,6 +9,7 @@ use belljar::{
 };
 use belljar_engine::session::{Session, Surroundings};
 
+use super::super::super::messages;
 use super::remote::Remote;
 use crate::cli::problem::Problem;
 use crate::cli::settings::{By, SessionSettings};
@@ -56,7 +57,7 @@ impl Live {
     pub(super) async fn open(settings: &SessionSettings) -> Result<Self, Trouble> {
         match &settings.by {
             By::Us(policy) => {
-                let engine = belljar::native_engine();
+                let engine = messages::telling_engine();
                 engine.warm_up();
                 let opening = Session::open(&engine, policy, &settings.request, Surroundings::default());
                 Ok(Self::Here(opening.await.map_err(Error::from)?))
