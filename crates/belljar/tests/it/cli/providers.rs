@@ -1,10 +1,13 @@
 //! R35 to R37 on the command line: which wall, of which image, and code that somebody trusts.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
 use super::expect_one_problem;
 use crate::again::{alone, test_name};
-use crate::harness::{Done, TempDir, Who, belljar, everyone, run_code};
+use crate::harness::{Done, TempDir, Who, belljar, everyone, is_root, run_code};
+use crate::machine::absent;
 
 /// The code and the rule of a denial.
 #[track_caller]
@@ -318,4 +321,59 @@ fn providers_are_listed_with_what_they_hold() {
             "{text}"
         );
     }
+}
+
+/// gVisor needs neither root nor an engine.
+#[test]
+fn gvisor_is_there_for_everyone() {
+    for who in everyone() {
+        let found = belljar(who, ["providers", "--json", "--no-measure"])
+            .go()
+            .expect_code(0)
+            .json();
+        let all = found.as_array().expect("a list");
+        let gvisor = all.iter().find(|provider| provider["provider"] == "gvisor");
+        if !gvisor.is_some_and(|gvisor| gvisor["state"] == "present") {
+            absent("gVisor on the command line", &format!("{gvisor:?}"));
+            return;
+        }
+        let code = "import os\nprint(os.listdir('/workspace'), len(os.listdir('/proc')) > 3)";
+        let done = run_code(who, "python", code, &["--provider", "gvisor"]);
+        let done = done.go().expect_code(0);
+        let outcome = &done.json()["outcome"];
+        assert_eq!(done.guest_stdout(), "['main.py'] True\n");
+        let own_kernel = &outcome["receipt"]["controls"]["own-kernel"];
+        let rootless = who == Who::User || !is_root();
+        assert_eq!(
+            own_kernel.to_string().contains("rootless"),
+            rootless,
+            "{own_kernel}"
+        );
+    }
+}
+
+/// An engine that is not for everyone says so to those whom it is not for.
+#[test]
+fn a_socket_that_denies_permission_says_who_may() {
+    if !is_root() {
+        absent(
+            "an engine's socket that denies permission",
+            "only root can keep it from others",
+        );
+        return;
+    }
+    let dir = TempDir::new();
+    let path = dir.path().join("docker.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+    let done = belljar(Who::User, ["run", "--provider", "docker", "-c", "1"])
+        .env("DOCKER_HOST", &format!("unix://{}", path.display()))
+        .go()
+        .expect_code(126);
+    expect_one_problem(&done);
+    assert!(
+        done.stderr.contains("ermission denied")
+            && done.stderr.contains("the group that owns the engine's socket"),
+        "{done:#?}"
+    );
 }
