@@ -20,3 +20,15 @@ mod venv;
 pub use docker::{DockerProvider, DockerSettings, Progress};
 pub use gvisor::{GvisorProvider, GvisorSettings};
 pub use venv::VenvProvider;
+
+/// For the fuzz target: reads what an agent sends as the engine does, until it is no frame.
+#[doc(hidden)]
+pub fn read_agent_frames(bytes: &[u8]) -> usize {
+    let mut frames = agent::Frames::default();
+    frames.push(bytes);
+    let mut count = 0;
+    while let Ok(Some(_)) = frames.next() {
+        count += 1;
+    }
+    count
+}

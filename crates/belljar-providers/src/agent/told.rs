@@ -214,6 +214,27 @@ mod tests {
         assert_eq!(frames.next(), Ok(None));
     }
 
+    proptest::proptest! {
+        /// Whatever comes, in whatever pieces: it is read or refused, and no more is kept than one frame and a piece.
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            pieces in proptest::collection::vec(proptest::collection::vec(0u8..24, 0..64), 0..64),
+        ) {
+            let mut frames = Frames::default();
+            'all: for piece in &pieces {
+                frames.push(piece);
+                loop {
+                    match frames.next() {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(Nonsense(_)) => break 'all,
+                    }
+                }
+                proptest::prop_assert!(frames.bytes.len() <= LONGEST + HEAD + 64);
+            }
+        }
+    }
+
     #[test]
     fn what_is_no_frame_is_refused() {
         let bad = [

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use belljar_core::value::JsonCaps;
+use belljar_core::request::Source;
 use belljar_core::{Request, Value};
 use belljar_engine::session::Work;
 use serde::{Deserialize, Serialize};
@@ -99,6 +100,15 @@ impl SessionRequest {
             Some(language) => Request::code(language, *b"\n").source,
             None => request.source,
         };
+        if !matches!(request.source, Source::Interpreter { .. }) {
+            let only = [("globals", self.globals.is_empty()), ("tools", self.tools.is_empty())];
+            if let Some((field, _)) = only.into_iter().find(|(_, is_empty)| !is_empty) {
+                return Err(WireError::new(
+                    field,
+                    "is for sessions with an interpreter: python or javascript",
+                ));
+            }
+        }
         let wishes = &mut request.session;
         wishes.tool_calls = self.max_tool_calls;
         wishes.concurrent_tools = self.max_concurrent_tools;

@@ -23,9 +23,13 @@ def seconds(field: str, value: object) -> float:
     """A time that ends."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{field} must be a number of seconds, not {type(value).__name__}")
-    if not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{field} must be above 0 and must end, and is {value}")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{field} must be above 0 and must end, and is {number}")
+    return number
 
 
 def flag(field: str, value: object) -> bool:
