@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::language::RUNNER_DIR;
+
 /// What the guest may do with a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,8 +50,9 @@ pub enum MountError {
 }
 
 /// Where the guest's own file system must stay ours.
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 10] = [
     "/",
+    RUNNER_DIR,
     "/proc",
     "/dev",
     "/sys",
@@ -184,6 +187,8 @@ mod tests {
             "/a:/lib64",
             "/a:/bin",
             "/a:/tmp",
+            "/a:/.belljar",
+            "/a:/.belljar/agent",
             "/a\0:/b",
         ] {
             assert!(text.parse::<Mount>().is_err(), "{text:?}");

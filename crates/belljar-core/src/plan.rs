@@ -33,6 +33,8 @@ pub struct Plan {
     pub(crate) policy_hash: String,
     pub(crate) provider: ProviderName,
     pub(crate) image: Option<String>,
+    #[serde(skip)]
+    pub(crate) fetch_image: bool,
     pub(crate) isolation: IsolationLevel,
     pub(crate) language: Option<Language>,
     pub(crate) code_hash: String,
@@ -144,6 +146,10 @@ impl Plan {
     /// The image that its sandbox is made of, where one was named.
     pub fn image(&self) -> Option<&str> {
         self.image.as_deref()
+    }
+    /// Whether that may be fetched where it is not there.
+    pub const fn may_fetch_image(&self) -> bool {
+        self.fetch_image
     }
     pub const fn isolation(&self) -> IsolationLevel {
         self.isolation

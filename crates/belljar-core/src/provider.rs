@@ -33,7 +33,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub enum Footing<'a> {
     /// What the provider has for requests that ask for nothing.
     Usual,
-    Image(&'a str),
+    /// One that was named; whether it may be fetched where it is not there.
+    Image {
+        name: &'a str,
+        fetch: bool,
+    },
     Environment(&'a Environment),
 }
 

@@ -213,7 +213,10 @@ impl Engine {
             .choose(policy, request)
             .map_err(|denial| denied(policy, request, denial))?;
         let footing = match (&request.image, &environment) {
-            (Some(image), _) => Footing::Image(image),
+            (Some(name), _) => Footing::Image {
+                name,
+                fetch: guard::may_fetch(policy, request),
+            },
             (None, Some(environment)) => Footing::Environment(environment),
             (None, None) => Footing::Usual,
         };

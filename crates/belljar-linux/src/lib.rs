@@ -18,12 +18,12 @@ mod init;
 mod launcher;
 mod mounts;
 mod nursery;
+pub mod owner;
 mod policies;
 mod sys;
 mod weaken;
 mod wire;
 
-pub use host::cgroup::start_time;
 pub use host::pool::PoolSettings;
 pub use host::provider::NativeProvider;
 pub use host::stdin::{Pump, pump};

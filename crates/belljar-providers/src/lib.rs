@@ -10,6 +10,7 @@ mod believed;
 mod clearing;
 mod docker;
 mod gvisor;
+mod mounts;
 mod own_kernel;
 mod place;
 mod pool;

@@ -21,6 +21,12 @@ pub(crate) trait Place: Send + Sync + Debug {
     /// What has been used so far, as seen from outside; none where that is not to be seen.
     fn used(&self) -> Option<Used>;
 
+    /// The processor time of everything in it, the wall's own included, where the agent cannot be the one to count: guests can
+    /// hide from it what their children used.
+    fn cpu(&self) -> Option<Duration> {
+        None
+    }
+
     /// Ends everything in it, whatever that is doing, and waits until nothing is left. May be called again.
     fn end(&mut self) -> BoxFuture<'_, Result<(), ProviderError>>;
 

@@ -4,18 +4,17 @@ use std::io;
 use std::path::Path;
 use std::sync::Once;
 
-use belljar_linux::start_time;
+use belljar_linux::owner;
 use tempfile::TempDir;
 
-/// How the name of each begins; then come the kind, and the pid and start time of its owner.
+/// How the name of each begins; then come the kind and its owner.
 const BEGIN: &str = "belljar-places-";
 
 /// A new one.
 pub(crate) fn directory(kind: &str) -> io::Result<TempDir> {
     static SWEPT: Once = Once::new();
     SWEPT.call_once(|| sweep(&std::env::temp_dir()));
-    let pid = std::process::id();
-    let prefix = format!("{BEGIN}{kind}-{pid}-{}-", start_time(pid).unwrap_or_default());
+    let prefix = format!("{BEGIN}{kind}.{}.", owner::own());
     tempfile::Builder::new().prefix(&prefix).tempdir()
 }
 
@@ -23,18 +22,14 @@ pub(crate) fn directory(kind: &str) -> io::Result<TempDir> {
 fn sweep(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(owner);
-        if owner.is_some_and(|(pid, start)| start_time(pid) != Some(start)) {
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(BEGIN)?.split('.').nth(1));
+        if owner.is_some_and(owner::is_gone) {
             // What cannot be removed is somebody else's.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
-}
-
-/// The pid and start time in a name of ours.
-fn owner(name: &str) -> Option<(u32, u64)> {
-    let mut parts = name.strip_prefix(BEGIN)?.split('-').skip(1);
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -44,15 +39,14 @@ mod tests {
     #[test]
     fn what_a_dead_process_left_is_removed_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
-        let pid = std::process::id();
-        let start = start_time(pid).unwrap();
+        let (dead, _) = owner::own().rsplit_once('-').unwrap();
         let dead = [
-            format!("{BEGIN}venv-{pid}-{}-x", start + 1),
-            format!("{BEGIN}gvisor-4194305-7-y"),
+            format!("{BEGIN}venv.{dead}-1.x"),
+            format!("{BEGIN}gvisor.{dead}-2.y"),
         ];
         let kept = [
             format!("{BEGIN}strange"),
-            format!("{BEGIN}venv-{pid}-{start}-x"),
+            format!("{BEGIN}venv.{}.x", owner::own()),
             "other".to_owned(),
         ];
         for name in dead.iter().chain(&kept) {

@@ -105,13 +105,35 @@ fn not_allowed(policy: &Policy, asked: ProviderName) -> Denial {
     Denial::new(DenialCode::ProviderNotAllowed, rule, asked.word(), message, fix)
 }
 
-fn check_image(policy: &Policy, request: &Request) -> Result<(), Denial> {
-    let Some(image) = &request.image else {
-        return Ok(());
-    };
+/// Whether the image of a request may be fetched where it is not there: only if the policy lists it, since that makes the engine
+/// speak to whoever the name says.
+pub fn may_fetch(policy: &Policy, request: &Request) -> bool {
+    request
+        .image
+        .as_deref()
+        .is_none_or(|image| is_listed(policy, image))
+}
+
+fn is_listed(policy: &Policy, image: &str) -> bool {
     let permits = |allowed: &String| match allowed.strip_suffix('*') {
         Some(beginning) => image.starts_with(beginning),
         None => image == allowed,
+    };
+    policy.allowed_images.iter().any(permits)
+}
+
+/// Whether it may be one of those that are made of environments and of other images: by its name, or by a number that could be
+/// any image's.
+fn is_made_here(image: &str) -> bool {
+    let last = image.rsplit('/').next().unwrap_or(image);
+    let name = last.split([':', '@']).next().unwrap_or(last);
+    let is_number = name.len() >= 12 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    matches!(name, "belljar-environment" | "belljar-agent" | "sha256") || is_number
+}
+
+fn check_image(policy: &Policy, request: &Request) -> Result<(), Denial> {
+    let Some(image) = &request.image else {
+        return Ok(());
     };
     if image.is_empty() || image.len() > 512 || !image.chars().all(|c| c.is_ascii_graphic()) {
         return Err(Denial::new(
@@ -120,6 +142,17 @@ fn check_image(policy: &Policy, request: &Request) -> Result<(), Denial> {
             image,
             "that is no image's name",
             "write NAME, NAME:TAG or NAME@DIGEST",
+        ));
+    }
+    if is_made_here(image) && !policy.allowed_images.contains(image) {
+        return Err(Denial::new(
+            DenialCode::ImageNotAllowed,
+            "image",
+            image,
+            format!("`{image}` is an image that belljar makes for itself"),
+            format!(
+                "name the image or the environment that it was made of; or add \"{image}\" to allowed_images in the policy"
+            ),
         ));
     }
     if let Some(environment) = &request.environment {
@@ -131,7 +164,7 @@ fn check_image(policy: &Policy, request: &Request) -> Result<(), Denial> {
             "leave out the image or the environment",
         ));
     }
-    if policy.allowed_images.is_empty() || policy.allowed_images.iter().any(permits) {
+    if policy.allowed_images.is_empty() || is_listed(policy, image) {
         return Ok(());
     }
     Err(Denial::new(

@@ -34,7 +34,7 @@ const MOST_ITEMS: usize = 10_000;
 /// The longest single argument or variable the kernel takes (`MAX_ARG_STRLEN`, less its end).
 const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
 
-pub use choice::{Missing, candidates, none_present};
+pub use choice::{Missing, candidates, may_fetch, none_present};
 
 /// Checks `request` against `policy` on a machine with `capabilities`.
 pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) -> Result<Plan, Denial> {
@@ -71,6 +71,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
         policy_hash: policy.hash(),
         provider: capabilities.provider,
         image: request.image.clone(),
+        fetch_image: may_fetch(policy, request),
         isolation: capabilities.isolation,
         language: request.language(),
         code_hash: code_hash(&request.code_bytes()),

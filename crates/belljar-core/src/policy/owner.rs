@@ -48,6 +48,7 @@ impl Policy {
             }
         }
         policy.allowed_languages = Language::ALL.iter().copied().collect();
+        policy.allowed_images.extend(request.image.clone());
         policy.allowed_mounts.clone_from(&request.mounts);
         if let Some(network) = request.network.filter(|network| *network != NetworkPolicy::None) {
             policy.network = network;

@@ -54,6 +54,11 @@ pub(super) fn decide(check: Check, options: FilterOptions) -> Decision {
             );
             load(Word::Low(0), when(Equal(0), task_limit, Decision::REFUSE))
         }
+        Check::PriorityOf(process) => not_the_first(process),
+        Check::PriorityOfSome { user } => load(
+            Word::Low(0),
+            when(Equal(user), Decision::REFUSE, not_the_first(1)),
+        ),
         Check::LimitOf(argument) => load(
             Word::Low(argument),
             when(Equal(TASK_LIMIT), Decision::REFUSE, Decision::ALLOW),
@@ -134,6 +139,14 @@ fn socket() -> Decision {
             local,
             one_of(&families, &internet, Decision::REFUSE),
         ),
+    )
+}
+
+/// Init, or the agent, is the first process that a guest sees; it may have the guest's own id.
+fn not_the_first(process: u8) -> Decision {
+    load(
+        Word::Low(process),
+        when(Comparison::Equal(1), Decision::REFUSE, Decision::ALLOW),
     )
 }
 

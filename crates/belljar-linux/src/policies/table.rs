@@ -2,6 +2,10 @@
 
 use libc::c_long;
 
+/// All processes of a user, for `setpriority` and for `ioprio_set`.
+const PRIO_WHO_USER: u32 = 2;
+const IOPRIO_WHO_USER: u32 = 3;
+
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleAction {
@@ -33,6 +37,10 @@ pub enum Check {
     OwnLimits,
     /// Not the limit on tasks, where this argument names one.
     LimitOf(u8),
+    /// The process in this argument is not the first.
+    PriorityOf(u8),
+    /// Processes by the kind in the first argument and the number in the second: neither the first one nor all of a user.
+    PriorityOfSome { user: u32 },
     /// Only where memory is accounted for the sandbox as a whole.
     AccountedMemory,
 }
@@ -143,9 +151,25 @@ pub fn rules() -> Vec<Rule> {
         SYS_setrlimit
     );
     group!(rows, Allow, "its own limits and priorities",
-        SYS_getrlimit SYS_getpriority SYS_setpriority SYS_sched_yield SYS_sched_getaffinity SYS_sched_setaffinity
-        SYS_sched_getparam SYS_sched_setparam SYS_sched_getscheduler SYS_sched_setscheduler SYS_sched_getattr SYS_sched_setattr
-        SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_sched_rr_get_interval SYS_ioprio_get SYS_ioprio_set SYS_getcpu);
+        SYS_getrlimit SYS_getpriority SYS_sched_yield SYS_sched_getaffinity
+        SYS_sched_getparam SYS_sched_getscheduler SYS_sched_getattr
+        SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_sched_rr_get_interval SYS_ioprio_get SYS_getcpu);
+    group!(rows, If(Check::PriorityOf(0)), "when and where its processes run; not the one that keeps them",
+        SYS_sched_setaffinity SYS_sched_setparam SYS_sched_setscheduler SYS_sched_setattr);
+    group!(
+        rows,
+        If(Check::PriorityOfSome { user: PRIO_WHO_USER }),
+        "the priority of its processes; not of the one that keeps them",
+        SYS_setpriority
+    );
+    group!(
+        rows,
+        If(Check::PriorityOfSome {
+            user: IOPRIO_WHO_USER
+        }),
+        "the same for what they read and write",
+        SYS_ioprio_set
+    );
     group!(rows, Allow, "who it is; without capabilities it cannot become another",
         SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getresuid SYS_getresgid SYS_getgroups SYS_setuid SYS_setgid SYS_setreuid SYS_setregid SYS_setresuid
         SYS_setresgid SYS_setfsuid SYS_setfsgid SYS_setgroups SYS_capget SYS_capset);

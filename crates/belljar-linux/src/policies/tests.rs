@@ -73,6 +73,8 @@ fn is_refused(check: Check, options: FilterOptions, arguments: [u64; 6]) -> bool
         Check::Personality => !matches!(int(0), 0 | 0x4_0000 | -1),
         Check::OwnLimits => int(0) != 0 || int(1) == 6 && arguments[2] != 0,
         Check::LimitOf(argument) => int(argument) == 6,
+        Check::PriorityOf(process) => int(process) == 1,
+        Check::PriorityOfSome { user } => int(0) == user as i32 || int(1) == 1,
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use belljar_core::GuestPath;
 use belljar_core::ProviderError;
@@ -14,7 +16,10 @@ use belljar_linux::agent::wire::{ANYWHERE, LINK, PIECE, ask};
 use rustix::fs::{FileType, MemfdFlags, Mode, OFlags};
 
 use super::line::Line;
-use super::told::Told;
+use super::told::{Identity, Told};
+
+/// How long an agent may take for a file. It shares the sandbox's processors with its guest.
+const ANSWERING: Duration = Duration::from_secs(60);
 
 /// The most entries that an agent tells of one directory.
 const MOST_ENTRIES: usize = 20_000;
@@ -26,6 +31,7 @@ const MOST_FILES: usize = 10_000;
 pub(crate) struct Found {
     pub mode: u32,
     pub size: u64,
+    pub identity: Identity,
     pub bytes: Vec<u8>,
 }
 
@@ -59,13 +65,26 @@ impl Line {
         path: &[u8],
         limit: u64,
         keep: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
-    ) -> io::Result<(u32, u64)> {
+    ) -> io::Result<Found> {
         let body = [&[how], &limit.to_le_bytes()[..], path].concat();
         let mut answer = self.ask(&[(ask::READ, &body)]);
-        let (mut mode, mut size, mut told, mut kept) = (0, 0, 0u64, Ok(()));
+        let (mut told, mut kept) = (0u64, Ok(()));
+        let mut found = Found {
+            mode: 0,
+            size: 0,
+            identity: Identity::default(),
+            bytes: Vec::new(),
+        };
         loop {
             match answer.recv().await.ok_or_else(gone)? {
-                Told::Found { mode: m, size: s } => (mode, size) = (m, s),
+                Told::Found { mode, size, identity } => {
+                    found = Found {
+                        mode,
+                        size,
+                        identity,
+                        ..found
+                    };
+                }
                 Told::Content(bytes) if kept.is_ok() && told <= limit => {
                     told = told.saturating_add(bytes.len() as u64);
                     kept = keep(&bytes);
@@ -74,7 +93,7 @@ impl Line {
                 Told::Content(_) => return Err(gone()),
                 Told::Done(errno) => {
                     checked(errno)?;
-                    return kept.map(|()| (mode, size));
+                    return kept.map(|()| found);
                 }
                 _ => return Err(gone()),
             }
@@ -84,25 +103,25 @@ impl Line {
     /// What stands below the work directory; no link is followed.
     pub(crate) async fn fetch(&self, path: &[u8], limit: u64) -> io::Result<Found> {
         let mut bytes = Vec::new();
-        let (mode, size) = self
+        let found = self
             .read(0, path, limit, &mut |piece| {
                 bytes.extend_from_slice(piece);
                 Ok(())
             })
             .await?;
-        Ok(Found { mode, size, bytes })
+        Ok(Found { bytes, ..found })
     }
 
     /// A file anywhere in the agent's own view.
     pub(crate) async fn look(&self, path: &str, limit: u64) -> io::Result<Found> {
         let mut bytes = Vec::new();
-        let (mode, size) = self
+        let found = self
             .read(ANYWHERE, path.as_bytes(), limit, &mut |piece| {
                 bytes.extend_from_slice(piece);
                 Ok(())
             })
             .await?;
-        Ok(Found { mode, size, bytes })
+        Ok(Found { bytes, ..found })
     }
 
     /// Where a link in the agent's own view points to.
@@ -282,6 +301,7 @@ fn reason(error: &io::Error) -> String {
         Some(libc::ENOENT) => "not there".to_owned(),
         Some(libc::ELOOP) => "a symbolic link, or behind one".to_owned(),
         Some(libc::EACCES) => "made unreadable by the guest".to_owned(),
+        Some(libc::EXDEV) => "outside of the work directory's own file system".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -298,7 +318,11 @@ const fn kind(file_type: FileType) -> &'static str {
 
 /// The files of a sandbox that is alive.
 #[derive(Debug)]
-pub(crate) struct AgentFiles(pub(crate) Arc<Line>);
+pub(crate) struct AgentFiles {
+    pub line: Arc<Line>,
+    /// The largest file that there can be.
+    pub largest: u64,
+}
 
 impl AgentFiles {
     /// Has the line's own runtime ask, and waits: whoever calls this may have none, or stand in one.
@@ -307,21 +331,30 @@ impl AgentFiles {
         work: impl Future<Output = io::Result<T>> + Send + 'static,
     ) -> io::Result<T> {
         let (answer, answered) = std::sync::mpsc::channel();
-        self.0.runtime().spawn(async move {
+        self.line.runtime().spawn(async move {
             let _ = answer.send(work.await);
         });
-        answered.recv().unwrap_or_else(|_| Err(gone()))
+        match answered.recv_timeout(ANSWERING) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            // Whatever keeps it, a guest can; so that is the end of the guest.
+            Err(RecvTimeoutError::Timeout) => {
+                self.line.hang_up();
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        }
     }
 }
 
 impl Filing for AgentFiles {
     fn read(&self, path: &GuestPath) -> io::Result<ReadFile> {
-        let (line, path) = (Arc::clone(&self.0), path.as_str().as_bytes().to_vec());
-        self.wait(async move { copy(&line, &path).await })
+        let (line, path) = (Arc::clone(&self.line), path.as_str().as_bytes().to_vec());
+        let largest = self.largest;
+        self.wait(async move { copy(&line, &path, largest).await })
     }
 
     fn list(&self, path: &[u8]) -> io::Result<Vec<Listed>> {
-        let (line, path) = (Arc::clone(&self.0), path.to_vec());
+        let (line, path) = (Arc::clone(&self.line), path.to_vec());
         self.wait(async move {
             let entries = line.entries(&path).await?;
             Ok(entries
@@ -332,7 +365,7 @@ impl Filing for AgentFiles {
     }
 
     fn remove(&self, path: &GuestPath) -> io::Result<()> {
-        let mut answer = self.0.ask(&[(ask::REMOVE, path.as_str().as_bytes())]);
+        let mut answer = self.line.ask(&[(ask::REMOVE, path.as_str().as_bytes())]);
         self.wait(async move {
             match answer.recv().await {
                 Some(Told::Done(errno)) => checked(errno),
@@ -342,14 +375,17 @@ impl Filing for AgentFiles {
     }
 }
 
-/// A copy of a regular file.
-async fn copy(line: &Line, path: &[u8]) -> io::Result<ReadFile> {
+/// A copy of a regular file, which is not larger than `largest`.
+async fn copy(line: &Line, path: &[u8], largest: u64) -> io::Result<ReadFile> {
     let found = line.fetch(path, 0).await?;
     match found.kind() {
         FileType::RegularFile => {}
         FileType::Directory => return Err(io::Error::other("it is a directory")),
         FileType::Symlink => return Err(io::Error::from_raw_os_error(libc::ELOOP)),
         _ => return Err(io::Error::other("it is no regular file")),
+    }
+    if found.size > largest {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     // It may be larger than anybody wants to hold: the kernel holds it.
     let memory = rustix::fs::memfd_create("belljar-file", MemfdFlags::CLOEXEC)?;
@@ -361,9 +397,9 @@ async fn copy(line: &Line, path: &[u8]) -> io::Result<ReadFile> {
         left -= count as u64;
         file.write_all(&piece[..count])
     };
-    let (mode, _) = match line.read(0, path, found.size.max(1), &mut keep).await {
-        Err(error) if error.raw_os_error() == Some(libc::EFBIG) => (found.mode, found.size),
-        read => read?,
+    let mode = match line.read(0, path, found.size.max(1), &mut keep).await {
+        Err(error) if error.raw_os_error() == Some(libc::EFBIG) => found.mode,
+        read => read?.mode,
     };
     let size = file.metadata()?.len();
     io::Seek::rewind(&mut file)?;

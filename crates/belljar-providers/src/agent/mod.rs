@@ -15,5 +15,5 @@ pub(crate) use counters::Counters;
 pub(crate) use line::{Connected, Line};
 pub(crate) use sandbox::{AgentSandbox, Made};
 pub(crate) use seen::Seen;
-pub(crate) use told::Frames;
+pub(crate) use told::{Frames, Identity};
 pub(crate) use watch::Held;

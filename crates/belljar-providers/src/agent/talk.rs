@@ -284,7 +284,10 @@ impl Interpreting for AgentSandbox {
     }
 
     fn files(&self) -> Option<WorkFiles> {
-        Some(WorkFiles::Asked(Arc::new(AgentFiles(Arc::clone(&self.line)))))
+        Some(WorkFiles::Asked(Arc::new(AgentFiles {
+            line: Arc::clone(&self.line),
+            largest: self.plan.limits().disk().get(),
+        })))
     }
 }
 

@@ -9,6 +9,17 @@ use bytes::{Buf, Bytes, BytesMut};
 /// The longest frame that an agent sends.
 const LONGEST: usize = PIECE + 4096;
 
+/// The longest name of a file that any file system has.
+const LONGEST_NAME: usize = 255;
+
+/// Which file it is, of all that a kernel knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Its two numbers as they stand in the kernel's own answer.
+    pub device: u64,
+    pub inode: u64,
+}
+
 /// One thing that an agent says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
@@ -21,6 +32,7 @@ pub(crate) enum Told {
     Found {
         mode: u32,
         size: u64,
+        identity: Identity,
     },
     Content(Bytes),
     Done(i32),
@@ -133,13 +145,17 @@ fn read(kind: u8, mut body: Bytes) -> Option<Told> {
         tell::FOUND => Told::Found {
             mode: body.try_get_u32_le().ok()?,
             size: body.try_get_u64_le().ok()?,
+            identity: Identity {
+                device: body.try_get_u64_le().ok()?,
+                inode: body.try_get_u64_le().ok()?,
+            },
         },
         tell::CONTENT => Told::Content(body),
         tell::DONE => Told::Done(body.try_get_i32_le().ok()?),
         tell::ENTRY => Told::Entry {
             mode: body.try_get_u32_le().ok()?,
             size: body.try_get_u64_le().ok()?,
-            name: body.to_vec(),
+            name: (body.len() <= LONGEST_NAME).then(|| body.to_vec())?,
         },
         tell::STARTED => Told::Started,
         tell::NOT_STARTED => Told::NotStarted {

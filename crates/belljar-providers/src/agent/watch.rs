@@ -107,7 +107,9 @@ impl Watch {
 
     /// What the last look said.
     pub(crate) fn saw(&mut self, used: Used) {
-        self.seen = used;
+        // What ends does not take back what it used.
+        let cpu = used.cpu.max(self.seen.cpu);
+        self.seen = Used { cpu, ..used };
         self.most = self.most.max(used.memory.unwrap_or(0));
     }
 
@@ -180,7 +182,15 @@ async fn look(
         }
     }
     let answer = asked.get_or_insert_with(|| line.ask_usage(paths.paths()));
-    counters::used(&answer.recv().await?)
+    counters::used(&answer.recv().await?).map(|used| with_outside(used, place))
+}
+
+/// With what is seen from outside.
+fn with_outside(used: Used, place: &dyn Place) -> Used {
+    Used {
+        cpu: used.cpu.max(place.cpu().unwrap_or_default()),
+        ..used
+    }
 }
 
 /// How much has been used by now; nothing where the agent does not say.
@@ -190,8 +200,6 @@ pub(crate) async fn now(line: &Line, place: &dyn Place, paths: &Counters) -> Use
     }
     let mut answer = line.ask_usage(paths.paths());
     let told = tokio::time::timeout(Duration::from_secs(5), answer.recv()).await;
-    told.ok()
-        .flatten()
-        .and_then(|told| counters::used(&told))
-        .unwrap_or_default()
+    let used = told.ok().flatten().and_then(|told| counters::used(&told));
+    with_outside(used.unwrap_or_default(), place)
 }

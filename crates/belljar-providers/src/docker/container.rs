@@ -6,8 +6,8 @@ use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
 use belljar_core::{Limits, Plan};
 use bollard::models::{
-    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig,
-    ResourcesUlimits,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountType, ResourcesUlimits,
 };
 
 use super::owner;
@@ -35,25 +35,20 @@ pub(super) struct Shape {
     open_files: u32,
     cpu_percent: Option<u32>,
     runtime: Option<String>,
-    /// Mounts that the request asked for, as the engine writes them.
-    binds: Vec<String>,
+    /// Mounts that the request asked for.
+    mounts: Vec<belljar_core::mount::Mount>,
 }
 
 impl Shape {
     pub(super) fn new(image: &str, plan: &Plan, runtime: Option<&str>) -> Self {
-        let limits = plan.limits();
-        let binds = plan.mounts().iter().map(|mount| {
-            let access = match mount.access() {
-                Access::ReadOnly => "ro",
-                Access::ReadWrite => "rw",
-            };
-            format!("{}:{}:{access}", mount.host().display(), mount.guest().display())
-        });
-        Self::of(image, limits, runtime, binds.collect())
+        Self {
+            mounts: plan.mounts().to_vec(),
+            ..Self::of(image, plan.limits(), runtime)
+        }
     }
 
     /// For looking into an image.
-    pub(super) fn of(image: &str, limits: &Limits, runtime: Option<&str>, binds: Vec<String>) -> Self {
+    pub(super) fn of(image: &str, limits: &Limits, runtime: Option<&str>) -> Self {
         Self {
             image: image.to_owned(),
             memory: limits.memory().get(),
@@ -62,13 +57,13 @@ impl Shape {
             open_files: limits.open_files(),
             cpu_percent: limits.cpu_percent(),
             runtime: runtime.map(str::to_owned),
-            binds,
+            mounts: Vec::new(),
         }
     }
 
     /// Whether such a container can wait for a request: one that shows what only one request may see cannot.
     pub(super) fn can_wait(&self) -> bool {
-        self.binds.is_empty()
+        self.mounts.is_empty()
     }
 
     /// Whether its runtime is gVisor's.
@@ -76,8 +71,8 @@ impl Shape {
         self.runtime.as_ref().is_some_and(|name| name.contains("runsc"))
     }
 
-    pub(super) fn binds(&self) -> &[String] {
-        &self.binds
+    pub(super) fn mounts(&self) -> &[belljar_core::mount::Mount] {
+        &self.mounts
     }
 
     /// What the engine is told. `uid` is no other container's of ours.
@@ -132,7 +127,7 @@ impl Shape {
             ]),
             tmpfs: Some(tmpfs),
             shm_size: Some(number(self.disk.clamp(1 << 20, 64 << 20))),
-            binds: Some(self.binds.clone()),
+            mounts: Some(self.mounts.iter().map(bound).collect()),
             // What a guest prints is nobody's to keep but the caller's.
             log_config: Some(HostConfigLogConfig {
                 typ: Some("none".to_owned()),
@@ -171,6 +166,17 @@ impl Shape {
     }
 }
 
+/// What is not there is not made, as it would be by the older way of saying this.
+fn bound(mount: &belljar_core::mount::Mount) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(mount.host().display().to_string()),
+        target: Some(mount.guest().display().to_string()),
+        read_only: Some(mount.access() == Access::ReadOnly),
+        ..Mount::default()
+    }
+}
+
 fn ulimit(name: &str, value: i64) -> ResourcesUlimits {
     ResourcesUlimits {
         name: Some(name.to_owned()),
@@ -189,7 +195,7 @@ mod tests {
     #[test]
     fn r33_every_container_is_hardened() {
         let limits = Policy::builtin("standard").unwrap().limits;
-        let body = Shape::of("image", &limits, None, Vec::new()).body("bj-1", 20_001, false);
+        let body = Shape::of("image", &limits, None).body("bj-1", 20_001, false);
         let host = body.host_config.unwrap();
         assert_eq!(host.network_mode.as_deref(), Some("none"));
         assert_eq!(host.cap_drop, Some(vec!["ALL".to_owned()]));
@@ -200,7 +206,7 @@ mod tests {
         assert_eq!(host.memory, Some(256 << 20));
         assert_eq!(host.memory_swap, host.memory);
         assert_eq!(host.pids_limit, Some(i64::from(limits.tasks()) + 2));
-        assert_eq!(host.binds, Some(Vec::new()));
+        assert_eq!((host.binds, host.mounts), (None, Some(Vec::new())));
         assert_eq!(
             (host.pid_mode, host.uts_mode, host.userns_mode),
             (None, None, None)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use belljar_core::language::{Recipe, TABLE};
@@ -30,6 +30,12 @@ const DERIVED: &str = "belljar-agent";
 /// Where programs are looked for in an image that does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// How long an image may take to come.
+const FETCHING: Duration = Duration::from_secs(1800);
+/// The most names that are remembered.
+const MOST_KNOWN: usize = 256;
+/// The most directories of an image in which programs are looked for.
+const MOST_DIRS: usize = 32;
 /// How often somebody is told how far it is.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
 
@@ -41,27 +47,41 @@ pub(super) struct Image {
     pub toolchains: BTreeMap<Language, Toolchain>,
 }
 
-/// Those that were used before, by the name that was asked for and the id that it meant.
+/// Those that were used before, by the name that was asked for. Whoever waits for one does not hold up others.
 #[derive(Debug, Default)]
 pub(super) struct Images {
-    known: Mutex<HashMap<(String, String), Arc<Image>>>,
+    known: std::sync::Mutex<HashMap<String, Arc<Mutex<Option<Known>>>>>,
     /// Names of those made of environments, by their digest.
     pub(super) environments: Mutex<HashMap<String, String>>,
 }
 
+/// The id that a name meant, and what it was.
+#[derive(Debug)]
+struct Known {
+    id: String,
+    image: Arc<Image>,
+}
+
 impl Images {
-    /// The image of that name, fetched and made ready where it was not.
+    /// The image of that name, made ready where it was not, and fetched where it is not there and may be.
     pub(super) async fn acquaint(
         &self,
         shared: &Arc<Shared>,
         connection: &Arc<Connection>,
         name: &str,
+        fetch: bool,
     ) -> Result<Arc<Image>, ProviderError> {
-        let mut known = self.known.lock().await;
-        let base = base(shared, connection, name).await?;
-        let key = (name.to_owned(), base.id.clone());
-        if let Some(image) = known.get(&key) {
-            return Ok(Arc::clone(image));
+        let known = {
+            let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.len() >= MOST_KNOWN {
+                all.clear();
+            }
+            Arc::clone(all.entry(name.to_owned()).or_default())
+        };
+        let mut known = known.lock().await;
+        let base = base(shared, connection, name, fetch).await?;
+        if let Some(known) = known.as_ref().filter(|known| known.id == base.id) {
+            return Ok(Arc::clone(&known.image));
         }
         let derived = if base.has_volumes {
             let flat = import::flatten(shared, connection, name, &base.id).await?;
@@ -71,7 +91,10 @@ impl Images {
         };
         let toolchains = look_into(shared, connection, name, &derived, &base.path).await?;
         let image = Arc::new(Image { derived, toolchains });
-        known.insert(key, Arc::clone(&image));
+        *known = Some(Known {
+            id: base.id,
+            image: Arc::clone(&image),
+        });
         Ok(image)
     }
 }
@@ -88,11 +111,22 @@ pub(super) async fn base(
     shared: &Shared,
     connection: &Connection,
     name: &str,
+    fetch: bool,
 ) -> Result<Base, ProviderError> {
     let docker = &connection.docker;
     let found = match docker.inspect_image(name).await {
+        Err(error) if problem::is_not_found(&error) && !fetch => {
+            return Err(ProviderError::Image {
+                image: name.to_owned(),
+                why: "it is not there, and the policy does not list it, so it is not fetched".to_owned(),
+                fix: format!(
+                    "add \"{name}\" to allowed_images in the policy, or have the engine fetch it: docker pull {name}"
+                ),
+            });
+        }
         Err(error) if problem::is_not_found(&error) => {
-            pull(shared, connection, name).await?;
+            let pulling = tokio::time::timeout(FETCHING, pull(shared, connection, name)).await;
+            pulling.map_err(|_| unavailable(name, "it took too long"))??;
             docker.inspect_image(name).await
         }
         found => found,
@@ -218,9 +252,12 @@ async fn derive(connection: &Connection, name: &str, base: &str) -> Result<Strin
             tag: Some(tag.clone()),
             ..CommitContainerOptions::default()
         };
-        // Its labels are the image's own: no engine owns it.
         let config = ContainerConfig {
-            labels: Some(HashMap::from([("belljar.base".to_owned(), name.to_owned())])),
+            // What was the container's own is not the image's: no engine owns it, and containers of it are somebody's.
+            labels: Some(HashMap::from([
+                ("belljar.base".to_owned(), name.to_owned()),
+                (owner::OWNER.to_owned(), String::new()),
+            ])),
             ..ContainerConfig::default()
         };
         docker.commit_container(options, config).await.map_err(failed)
@@ -284,12 +321,7 @@ async fn look_into(
     let Some(policy) = Policy::builtin("standard") else {
         return Ok(BTreeMap::new());
     };
-    let shape = Shape::of(
-        derived,
-        &policy.limits,
-        shared.settings.runtime.as_deref(),
-        Vec::new(),
-    );
+    let shape = Shape::of(derived, &policy.limits, shared.settings.runtime.as_deref());
     let raised = Raised::raise(shared, connection, &shape, &fresh_name()).await;
     let raised = raised.map_err(|error| match error {
         ProviderError::Engine { why, fix, .. } => ProviderError::Image {
@@ -333,7 +365,11 @@ async fn try_recipe(line: &Line, recipe: &'static Recipe, path: &str) -> Option<
 
 /// The first program of one of these names on the path.
 async fn locate(line: &Line, names: &[&str], path: &str) -> Option<PathBuf> {
-    let dirs: Vec<&str> = path.split(':').filter(|dir| dir.starts_with('/')).collect();
+    let dirs: Vec<&str> = path
+        .split(':')
+        .filter(|dir| dir.starts_with('/'))
+        .take(MOST_DIRS)
+        .collect();
     let candidates = names
         .iter()
         .flat_map(|name| dirs.iter().map(move |dir| format!("{dir}/{name}")));

@@ -159,7 +159,7 @@ pub(super) async fn export(
     connection: Arc<Connection>,
     name: &str,
 ) -> Result<Exported, ProviderError> {
-    base(shared, &connection, name).await?;
+    base(shared, &connection, name, true).await?;
     let failed = |error| problem::engine("export an image", &error);
     let body = ContainerCreateBody {
         image: Some(name.to_owned()),

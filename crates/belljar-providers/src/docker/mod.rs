@@ -227,8 +227,18 @@ impl Shared {
                 fix: "mount the directory somewhere else, or use the native provider".to_owned(),
             });
         }
+        if !plan.mounts().is_empty()
+            && Shape::new(image, plan, self.settings.runtime.as_deref()).has_own_kernel()
+        {
+            return Err(ProviderError::ControlMissing {
+                control: Control::PrivateRoot,
+                why: "what an engine mounts cannot be looked at from a kernel of its own".to_owned(),
+                fix: "use the gvisor provider for mounts".to_owned(),
+            });
+        }
         let (shared, engine, asked) = (Arc::clone(self), Arc::clone(connection), image.to_owned());
-        let acquainting = async move { shared.images.acquaint(&shared, &engine, &asked).await };
+        let fetch = plan.may_fetch_image();
+        let acquainting = async move { shared.images.acquaint(&shared, &engine, &asked, fetch).await };
         let image = made(&self.background, Box::pin(acquainting)).await?;
         let shape = Shape::new(&image.derived, plan, self.settings.runtime.as_deref());
         let (shared, engine, wanted) = (Arc::clone(self), Arc::clone(connection), shape.clone());
@@ -267,9 +277,9 @@ impl Provider for DockerProvider {
         if languages.is_empty() {
             return Ok(capabilities(BTreeMap::new()));
         }
-        let image = match footing {
-            Footing::Usual => None,
-            Footing::Image(image) => Some(image),
+        let (image, fetch) = match footing {
+            Footing::Usual => (None, true),
+            Footing::Image { name, fetch } => (Some(name), fetch),
             Footing::Environment(_) => return Ok(capabilities(closure::languages(languages))),
         };
         let connection = self.shared.reached()?;
@@ -278,7 +288,7 @@ impl Provider for DockerProvider {
         let found = self
             .shared
             .background
-            .wait(async move { shared.images.acquaint(&shared, &connection, &image).await });
+            .wait(async move { shared.images.acquaint(&shared, &connection, &image, fetch).await });
         let found = found.map_err(|source| ProviderError::Io {
             operation: "look into",
             object: "an image".to_owned(),

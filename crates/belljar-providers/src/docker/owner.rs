@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use belljar_linux::start_time;
+use belljar_linux::owner;
 use bollard::Docker;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 
@@ -15,12 +15,9 @@ pub(super) const SANDBOX: &str = "belljar.sandbox";
 /// How long a container that does not run may be there before it counts as left behind, whoever made it.
 const FORGOTTEN: i64 = 3600;
 
-/// This process, so that no other is taken for it.
+/// This process of this machine.
 pub(super) fn own() -> &'static str {
-    static OWN: LazyLock<String> = LazyLock::new(|| {
-        let pid = std::process::id();
-        format!("{}.{pid}.{}", boot(), start_time(pid).unwrap_or_default())
-    });
+    static OWN: LazyLock<String> = LazyLock::new(|| format!("{}.{}", boot(), owner::own()));
     &OWN
 }
 
@@ -30,15 +27,9 @@ fn boot() -> String {
 }
 
 /// Whether the owner of that name is on this machine and gone.
-fn is_dead(owner: &str) -> bool {
-    let mut parts = owner.split('.');
-    let (Some(kernel), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else {
-        return false;
-    };
-    kernel == boot()
-        && pid
-            .parse()
-            .is_ok_and(|pid| start_time(pid).unwrap_or_default().to_string() != start)
+fn is_dead(name: &str) -> bool {
+    name.split_once('.')
+        .is_some_and(|(kernel, process)| kernel == boot() && owner::is_gone(process))
 }
 
 /// Removes what engines that are gone left behind.
@@ -88,8 +79,8 @@ mod tests {
     #[test]
     fn only_the_dead_of_this_machine_are_swept() {
         assert!(!is_dead(own()));
-        assert!(is_dead(&format!("{}.{}.1", boot(), std::process::id())));
-        assert!(is_dead(&format!("{}.4194305.1", boot())));
+        let (dead, _) = own().rsplit_once('-').unwrap();
+        assert!(is_dead(&format!("{dead}-1")));
         assert!(!is_dead("another-machine.1.1"));
         assert!(!is_dead(""));
     }

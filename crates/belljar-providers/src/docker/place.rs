@@ -23,6 +23,7 @@ use super::{Shared, owner};
 use crate::agent::{Connected, Counters, Held, Line, Made, Seen};
 use crate::background::Background;
 use crate::clearing::Clearing;
+use crate::mounts::{self, OpenMount};
 use crate::own_kernel::USERS;
 use crate::place::{Place, Used};
 use crate::pool::Waiting;
@@ -48,6 +49,7 @@ impl Raised {
         name: &str,
     ) -> Result<Self, ProviderError> {
         let docker = &connection.docker;
+        let mounts = mounts::open(shape.mounts())?;
         let options = CreateContainerOptions {
             name: Some(name.to_owned()),
             ..CreateContainerOptions::default()
@@ -64,11 +66,15 @@ impl Raised {
             is_there: true,
             line: Weak::new(),
             controls: BTreeMap::new(),
-            shown: shape.binds().to_vec(),
+            shown: shape.mounts().iter().map(ToString::to_string).collect(),
             origin: "made on demand",
             clearing: shared.clearing.clone(),
         };
-        match place.start(shared).await {
+        let started = match place.start(shared).await {
+            Ok(started) => check(&mounts, &started.0.line).await.map(|()| started),
+            Err(error) => Err(error),
+        };
+        match started {
             Ok((connected, seen)) => Ok(Self {
                 place,
                 connected,
@@ -120,6 +126,14 @@ impl Raised {
             held,
         }
     }
+}
+
+/// Makes sure that a container shows what was opened here.
+async fn check(mounts: &[OpenMount], line: &Line) -> Result<(), ProviderError> {
+    for mount in mounts {
+        mount.check(line).await?;
+    }
+    Ok(())
 }
 
 impl Waiting for Raised {

@@ -26,6 +26,7 @@ use super::runsc::Runsc;
 use crate::agent::{Connected, Counters, Held, Line, Made, Seen};
 use crate::background::Background;
 use crate::clearing::Clearing;
+use crate::mounts::{self, OpenMount};
 use crate::own_kernel::{self, USERS};
 use crate::place::{Place, Used};
 use crate::pool::Waiting;
@@ -59,6 +60,7 @@ impl Raised {
             .prefix("bundle-")
             .tempdir_in(state.path())
             .map_err(|error| failed("make", error))?;
+        let mounts = mounts::open(shape.plan().mounts())?;
         let shown = shape.write(dir.path()).map_err(|error| failed("make", error))?;
         let beside = Beside {
             memory: own_kernel::MEMORY,
@@ -113,11 +115,17 @@ impl Raised {
             clearing: shared.clearing.clone(),
         };
         match place.connect(shared).await {
-            Ok((connected, seen)) => Ok(Self {
-                place,
-                connected,
-                seen,
-            }),
+            Ok((connected, seen)) => match place.check(&mounts) {
+                Ok(()) => Ok(Self {
+                    place,
+                    connected,
+                    seen,
+                }),
+                Err(error) => {
+                    let _ = place.end_everything().await;
+                    Err(error)
+                }
+            },
             Err(error) => {
                 let said = last_words(&log);
                 let _ = place.end_everything().await;
@@ -174,6 +182,34 @@ impl Waiting for Raised {
             let _ = self.place.end_everything().await;
         })
     }
+}
+
+/// A process and all below it.
+fn descendants(first: u32) -> Vec<u32> {
+    let mut found = vec![first];
+    let mut at = 0;
+    while let Some(pid) = found.get(at) {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let children: Vec<u32> = tasks
+            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+            .flat_map(|text| {
+                text.split_whitespace()
+                    .filter_map(|pid| pid.parse().ok())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        found.extend(children);
+        at += 1;
+    }
+    found
+}
+
+/// Whether it is the process of gVisor's that has the host's files.
+fn is_gofer(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.starts_with(b"runsc-gofer\0"))
 }
 
 /// What `runsc` wrote about why it failed.
@@ -279,6 +315,17 @@ impl GvisorPlace {
         Ok((connected, seen))
     }
 
+    /// Makes sure that what was mounted is what was opened here. Its kernel has names of its own for files; the process that
+    /// brings them to it has the host's.
+    fn check(&self, mounts: &[OpenMount]) -> Result<(), ProviderError> {
+        if mounts.is_empty() {
+            return Ok(());
+        }
+        let first = self.kept.as_ref().and_then(|kept| kept.child.id());
+        let brings = first.into_iter().flat_map(descendants).find(|pid| is_gofer(*pid));
+        mounts.iter().try_for_each(|mount| mount.check_in(brings))
+    }
+
     async fn end_everything(&mut self) -> Result<(), ProviderError> {
         if let Some(line) = self.line.upgrade() {
             line.hang_up();
@@ -332,6 +379,10 @@ impl Place for GvisorPlace {
     /// What its group counts is the kernel's work as well; how many processes there are only that one knows.
     fn used(&self) -> Option<Used> {
         None
+    }
+
+    fn cpu(&self) -> Option<Duration> {
+        self.kept.as_ref()?.group.as_ref()?.cpu()
     }
 
     fn end(&mut self) -> BoxFuture<'_, Result<(), ProviderError>> {

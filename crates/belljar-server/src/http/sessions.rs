@@ -266,7 +266,8 @@ pub(super) async fn get_file(
     Params(FileParams { path }): Params<FileParams>,
 ) -> Result<Response, Failed> {
     let live = shared.service.session(&who, &id)?;
-    let reader = live.get_file(&path)?;
+    let opening = tokio::task::spawn_blocking(move || live.get_file(&path)).await;
+    let reader = opening.map_err(|_| ServiceError::Engine("the file could not be read".to_owned()))??;
     let size = reader.size();
     let pieces = futures::unfold(Some(reader), async |reader| {
         let mut reader = reader?;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use belljar_core::value::JsonCaps;
 use belljar_core::request::Source;
+use belljar_core::value::JsonCaps;
 use belljar_core::{Request, Value};
 use belljar_engine::session::Work;
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,10 @@ impl SessionRequest {
             None => request.source,
         };
         if !matches!(request.source, Source::Interpreter { .. }) {
-            let only = [("globals", self.globals.is_empty()), ("tools", self.tools.is_empty())];
+            let only = [
+                ("globals", self.globals.is_empty()),
+                ("tools", self.tools.is_empty()),
+            ];
             if let Some((field, _)) = only.into_iter().find(|(_, is_empty)| !is_empty) {
                 return Err(WireError::new(
                     field,

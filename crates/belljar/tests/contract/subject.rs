@@ -16,6 +16,8 @@ pub(crate) enum Promise {
     Wall,
     /// Memory and tasks are bounded by the kernel for the sandbox as a whole.
     Bounds,
+    /// Processor time is counted by the kernel for the sandbox as a whole.
+    Counts,
     /// The work directory has a size.
     Disk,
     /// Host directories can be shown inside.
@@ -37,9 +39,12 @@ const ALL: &[Promise] = &[
     Promise::Always,
     Promise::Wall,
     Promise::Bounds,
+    Promise::Counts,
     Promise::Disk,
     Promise::Mounts,
 ];
+
+const WITHOUT_MOUNTS: &[Promise] = &[Promise::Always, Promise::Wall, Promise::Bounds, Promise::Disk];
 
 impl Subject {
     pub(crate) fn native() -> Self {
@@ -71,7 +76,7 @@ impl Subject {
             provider: ProviderName::Venv,
             image: None,
             environment: None,
-            promised: &[Promise::Always, Promise::Bounds],
+            promised: &[Promise::Always, Promise::Bounds, Promise::Counts],
         }
     }
 
@@ -88,7 +93,22 @@ impl Subject {
             provider: ProviderName::Docker,
             image: Some(super::engines::IMAGE.to_owned()),
             environment: None,
-            promised: ALL,
+            // What is mounted is looked at from inside, and such a kernel has names of its own for files.
+            promised: if runtime.is_some() { WITHOUT_MOUNTS } else { ALL },
+        }
+    }
+
+    /// Without control groups: an agent counts what it is told of.
+    pub(crate) fn without_groups(self) -> Self {
+        Self {
+            promised: &[
+                Promise::Always,
+                Promise::Wall,
+                Promise::Bounds,
+                Promise::Disk,
+                Promise::Mounts,
+            ],
+            ..self
         }
     }
 

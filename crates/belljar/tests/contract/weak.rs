@@ -46,6 +46,7 @@ fn what_holds_nothing_fails_every_check_that_is_about_holding() {
             Promise::Always,
             Promise::Wall,
             Promise::Bounds,
+            Promise::Counts,
             Promise::Disk,
             Promise::Mounts,
         ],

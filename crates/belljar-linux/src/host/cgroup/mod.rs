@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub use sweep::start_time;
 pub(crate) use sweep::{fresh_tag, group_name, remove_all};
 
 use belljar_core::Weight;

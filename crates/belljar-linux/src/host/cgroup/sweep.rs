@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+
+use crate::owner;
 
 /// The name of a sandbox's group: its provider, its id, and the engine that owns it.
 pub(crate) fn group_name(tag: &str, id: &str) -> String {
-    static OWNER: LazyLock<String> = LazyLock::new(|| {
-        let pid = std::process::id();
-        format!("{pid}.{}", start_time(pid).unwrap_or_default())
-    });
-    format!("{tag}.{id}.{}", *OWNER)
+    format!("{tag}.{id}.{}", owner::own())
 }
 
 /// How the names of one provider's groups begin.
@@ -53,23 +50,9 @@ pub(super) fn sweep(subtree: &Path) {
 }
 
 fn has_owner(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let mut parts = name.rsplit('.');
-    let (Some(start), Some(pid)) = (parts.next(), parts.next().and_then(|pid| pid.parse().ok())) else {
-        // Not one of ours.
-        return true;
-    };
-    start_time(pid).is_some_and(|now| now.to_string() == start)
-}
-
-/// When a process started, in ticks since boot: tells it from a later one with the same number.
-pub fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; the fields follow its last parenthesis.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // What is not one of ours has an owner as well.
+    !name.rsplit('.').next().is_some_and(owner::is_gone)
 }
 
 #[cfg(test)]
@@ -79,8 +62,11 @@ mod tests {
     #[test]
     fn a_group_of_a_living_engine_is_kept() {
         assert!(has_owner(Path::new(&group_name("cafe", "bj-1"))));
-        assert!(!has_owner(Path::new("bj-1.1.0")));
-        assert!(!has_owner(Path::new("bj-1.4194304.1")));
+        let dead = owner::own()
+            .rsplit_once('-')
+            .map(|(begin, _)| format!("bj-1.{begin}-1"));
+        assert!(!has_owner(Path::new(&dead.unwrap())));
+        assert!(has_owner(Path::new("bj-1.4194304.1")));
         assert!(has_owner(Path::new("somebody-elses")));
     }
 }

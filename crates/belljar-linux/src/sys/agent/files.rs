@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::kernel::{
-    self, CREATE, DIRECTORY, EEXIST, EFBIG, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, EXCLUSIVE, HERE,
-    IS_DIRECTORY, KIND, LINK, NO_FOLLOW, NO_TERMINAL, NONBLOCK, PATH_ONLY, REGULAR, WRITE_ONLY,
+    self, CREATE, DIRECTORY, EEXIST, EFBIG, EINVAL, ELOOP, ENAMETOOLONG, ENOENT, ENOTEMPTY, EXCLUSIVE, EXDEV,
+    HERE, IS_DIRECTORY, LINK, NO_FOLLOW, NO_TERMINAL, NONBLOCK, PATH_ONLY, REGULAR, Stat, WRITE_ONLY,
 };
 use super::line::{Gone, Line, Passed};
 use super::syscall;
@@ -16,6 +16,8 @@ const LONGEST: usize = 4096;
 const MOST: usize = 20_000;
 /// The deepest that is removed.
 const DEEPEST: usize = 200;
+/// The most that is removed at once.
+const MOST_REMOVED: u32 = 200_000;
 
 /// Whose the files are that are put here: the agent's own, unless it was told another.
 pub static OWNER: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -71,9 +73,24 @@ fn part(name: &[u8]) -> Result<Text, i32> {
     Text::new(name)
 }
 
+/// What is on another file system than the work directory was mounted there, and is somebody else's.
+fn check_device(dir: i32, device: u64) -> Result<(), i32> {
+    if kernel::stat(dir)?.device == device {
+        Ok(())
+    } else {
+        Err(EXDEV)
+    }
+}
+
+fn own_device() -> Result<u64, i32> {
+    let here = Open(kernel::open(HERE, b".\0", PATH_ONLY | DIRECTORY, 0)?);
+    Ok(kernel::stat(here.0)?.device)
+}
+
 /// The directory that the last part of `path` stands in, and that part. Makes the directories on the way where `make` says so.
 fn above(path: &[u8], make: bool) -> Result<(Open, Text), i32> {
     let mut dir = Open(kernel::open(HERE, b".\0", PATH_ONLY | DIRECTORY, 0)?);
+    let device = kernel::stat(dir.0)?.device;
     let mut rest = path;
     while let Some(at) = rest.iter().position(|byte| *byte == b'/') {
         let name = part(&rest[..at])?;
@@ -85,6 +102,7 @@ fn above(path: &[u8], make: bool) -> Result<(Open, Text), i32> {
             }
         }
         dir = Open(open_directory(dir.0, &name)?);
+        check_device(dir.0, device)?;
         rest = &rest[at + 1..];
     }
     Ok((dir, part(rest)?))
@@ -93,7 +111,7 @@ fn above(path: &[u8], make: bool) -> Result<(Open, Text), i32> {
 /// Follows no link; says so where there is one.
 fn open_directory(dir: i32, name: &Text) -> Result<i32, i32> {
     let found = Open(kernel::open(dir, name.as_bytes(), PATH_ONLY | NO_FOLLOW, 0)?);
-    if kernel::stat(found.0)?.0 & KIND == LINK {
+    if kernel::stat(found.0)?.kind() == LINK {
         return Err(ELOOP);
     }
     kernel::open(dir, name.as_bytes(), PATH_ONLY | DIRECTORY | NO_FOLLOW, 0)
@@ -120,8 +138,10 @@ pub fn read(line: &mut Line, body_size: usize) -> Result<(), Gone> {
         return line.answer(errno);
     }
     let errno = match path.and_then(|path| find(how, &path)) {
-        Ok((file, mode, size)) => {
-            line.say(tell::FOUND, &[&mode.to_le_bytes(), &size.to_le_bytes()])?;
+        Ok((file, stat)) => {
+            let words = [stat.size, stat.device, stat.inode].map(u64::to_le_bytes);
+            let [size, device, inode] = &words;
+            line.say(tell::FOUND, &[&stat.mode.to_le_bytes(), size, device, inode])?;
             match file {
                 Some(file) if limit > 0 => pass(line, &file, limit)?,
                 _ => 0,
@@ -132,29 +152,35 @@ pub fn read(line: &mut Line, body_size: usize) -> Result<(), Gone> {
     line.answer(errno)
 }
 
-type Found = (Option<Open>, u32, u64);
+type Found = (Option<Open>, Stat);
 
 /// What stands there; open where it is a regular file.
 fn find(how: u8, path: &Text) -> Result<Found, i32> {
     if how == ANYWHERE {
-        return found(HERE, path, 0);
+        return found(HERE, path, 0, None);
     }
     let (above, last) = above(&path.bytes[..path.size - 1], false)?;
-    found(above.0, &last, NO_FOLLOW)
+    found(above.0, &last, NO_FOLLOW, Some(own_device()?))
 }
 
-fn found(dir: i32, name: &Text, follow: i64) -> Result<Found, i32> {
+fn found(dir: i32, name: &Text, follow: i64, device: Option<u64>) -> Result<Found, i32> {
     // The type is looked at before anything is opened: opening a device or a FIFO can have effects of its own.
     let look = Open(kernel::open(dir, name.as_bytes(), PATH_ONLY | follow, 0)?);
-    let (mode, size) = kernel::stat(look.0)?;
-    if mode & KIND != REGULAR {
-        return Ok((None, mode, size));
+    let stat = kernel::stat(look.0)?;
+    if device.is_some_and(|device| device != stat.device) {
+        return Err(EXDEV);
+    }
+    if stat.kind() != REGULAR {
+        return Ok((None, stat));
     }
     let flags = follow | NONBLOCK | NO_TERMINAL;
     let file = Open(kernel::open(dir, name.as_bytes(), flags, 0)?);
     // What was opened then may be another one.
-    let (mode, size) = kernel::stat(file.0)?;
-    Ok(((mode & KIND == REGULAR).then_some(file), mode, size))
+    let stat = kernel::stat(file.0)?;
+    if device.is_some_and(|device| device != stat.device) {
+        return Err(EXDEV);
+    }
+    Ok(((stat.kind() == REGULAR).then_some(file), stat))
 }
 
 fn pass(line: &mut Line, file: &Open, limit: u64) -> Result<i32, Gone> {
@@ -242,7 +268,9 @@ pub fn list(line: &mut Line, body_size: usize) -> Result<(), Gone> {
         }
         let (dir, name) = above(&path.bytes[..path.size - 1], false)?;
         drop(Open(open_directory(dir.0, &name)?));
-        kernel::open(dir.0, name.as_bytes(), DIRECTORY | NO_FOLLOW, 0).map(Open)
+        let opened = Open(kernel::open(dir.0, name.as_bytes(), DIRECTORY | NO_FOLLOW, 0)?);
+        check_device(opened.0, own_device()?)?;
+        Ok(opened)
     });
     let errno = match opened {
         Ok(dir) => tell_entries(line, &dir)?,
@@ -269,10 +297,13 @@ fn tell_entries(line: &mut Line, dir: &Open) -> Result<i32, Gone> {
             let Ok(entry) = kernel::open(dir.0, text.as_bytes(), PATH_ONLY | NO_FOLLOW, 0).map(Open) else {
                 continue;
             };
-            let Ok((mode, size)) = kernel::stat(entry.0) else {
+            let Ok(stat) = kernel::stat(entry.0) else {
                 continue;
             };
-            line.say(tell::ENTRY, &[&mode.to_le_bytes(), &size.to_le_bytes(), name])?;
+            line.say(
+                tell::ENTRY,
+                &[&stat.mode.to_le_bytes(), &stat.size.to_le_bytes(), name],
+            )?;
             told += 1;
         }
     }
@@ -296,19 +327,23 @@ pub fn names(mut entries: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Removes what stands at `path`, and everything below it.
 pub fn remove(path: &[u8]) -> i32 {
-    let removed = above(path, false).and_then(|(dir, name)| remove_entry(dir.0, &name, 0));
+    let mut left = MOST_REMOVED;
+    let removed = above(path, false).and_then(|(dir, name)| remove_entry(dir.0, &name, 0, &mut left));
     removed.err().unwrap_or(0)
 }
 
-fn remove_entry(dir: i32, name: &Text, depth: usize) -> Result<(), i32> {
+/// `left` is how many more may be: a guest may put in as much as is taken out, for ever.
+fn remove_entry(dir: i32, name: &Text, depth: usize, left: &mut u32) -> Result<(), i32> {
+    *left = left.checked_sub(1).ok_or(ENOTEMPTY)?;
     let found = Open(kernel::open(dir, name.as_bytes(), PATH_ONLY | NO_FOLLOW, 0)?);
-    if kernel::stat(found.0)?.0 & KIND != IS_DIRECTORY {
+    if kernel::stat(found.0)?.kind() != IS_DIRECTORY {
         return kernel::unlink(dir, name.as_bytes(), false);
     }
     if depth >= DEEPEST {
         return Err(ENAMETOOLONG);
     }
     let inner = Open(kernel::open(dir, name.as_bytes(), DIRECTORY | NO_FOLLOW, 0)?);
+    check_device(inner.0, kernel::stat(dir)?.device)?;
     let mut memory = [0u8; 1024];
     loop {
         let count = kernel::entries(inner.0, &mut memory)?;
@@ -316,7 +351,7 @@ fn remove_entry(dir: i32, name: &Text, depth: usize) -> Result<(), i32> {
             break;
         }
         for name in names(&memory[..count]) {
-            match part(name).and_then(|name| remove_entry(inner.0, &name, depth + 1)) {
+            match part(name).and_then(|name| remove_entry(inner.0, &name, depth + 1, left)) {
                 Ok(()) | Err(ENOENT) => {}
                 Err(errno) => return Err(errno),
             }

@@ -50,6 +50,8 @@ pub const EINVAL: i32 = 22;
 pub const EFBIG: i32 = 27;
 pub const ENOENT: i32 = 2;
 pub const ENAMETOOLONG: i32 = 36;
+pub const EXDEV: i32 = 18;
+pub const ENOTEMPTY: i32 = 39;
 pub const ELOOP: i32 = 40;
 
 pub const CLOSE_ON_EXEC: i64 = 0o2_000_000;
@@ -145,25 +147,49 @@ pub fn give(dir: i32, name: &[u8], user: u32) -> Result<(), i32> {
     .map(|_| ())
 }
 
-/// Mode and size of an open file.
-pub fn stat(fd: i32) -> Result<(u32, u64), i32> {
+/// What is known of an open file.
+#[derive(Clone, Copy)]
+pub struct Stat {
+    pub mode: u32,
+    pub size: u64,
+    /// The file system that it is on, and its number there.
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl Stat {
+    pub const fn kind(&self) -> u32 {
+        self.mode & KIND
+    }
+}
+
+pub fn stat(fd: i32) -> Result<Stat, i32> {
     const EMPTY_PATH: i64 = 0x1000;
-    const TYPE_MODE_SIZE: i64 = 0x203;
+    const TYPE_MODE_INODE_SIZE: i64 = 0x303;
     let mut answer = [0u8; 256];
     let args = [
         i64::from(fd),
         c"".as_ptr() as i64,
         EMPTY_PATH,
-        TYPE_MODE_SIZE,
+        TYPE_MODE_INODE_SIZE,
         answer.as_mut_ptr() as i64,
         0,
     ];
     // SAFETY: the path is empty, and the answer has the 256 bytes of the kernel's struct.
     check(unsafe { call(more::STATX, args) })?;
     let mode = u16::from_ne_bytes([answer[28], answer[29]]);
-    let mut size = [0u8; 8];
-    size.copy_from_slice(&answer[40..48]);
-    Ok((u32::from(mode), u64::from_ne_bytes(size)))
+    let long = |at: usize| {
+        let mut bytes = [0u8; 8];
+        bytes.copy_from_slice(&answer[at..at + 8]);
+        u64::from_ne_bytes(bytes)
+    };
+    Ok(Stat {
+        mode: u32::from(mode),
+        size: long(40),
+        // Its two halves, as they stand there.
+        device: long(136),
+        inode: long(32),
+    })
 }
 
 /// Where a link points to.

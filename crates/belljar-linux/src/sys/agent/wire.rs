@@ -3,7 +3,7 @@
 //! A frame is a length of four bytes, a kind, and as many bytes as the length says. Numbers are little-endian. The engine asks
 //! one thing at a time, apart from what a running guest is given; the agent answers in order.
 
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The length and the kind.
 pub const HEAD: usize = 5;
 /// How many resource limits there are.
@@ -54,7 +54,7 @@ pub mod tell {
     /// The version, its pid, its uid, Landlock's version or 0: 4 bytes each. Then the most that each of its resource limits can be
     /// raised to, by their numbers: 8 bytes each.
     pub const HELLO: u8 = 64;
-    /// Mode (4 bytes) and size (8 bytes) of what stands there.
+    /// Mode (4 bytes), size, device and inode (8 bytes each) of what stands there.
     pub const FOUND: u8 = 65;
     pub const CONTENT: u8 = 66;
     /// An errno (4 bytes), 0 where all went well. The last of every answer.

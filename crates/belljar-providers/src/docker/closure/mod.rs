@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use libraries::Libraries;
 
 /// Directories that every guest sees.
-const SYSTEM: [&str; 5] = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
+const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives"];
 /// What of `/etc` programs need; no secrets among it.
 const ETC: [&str; 7] = [
     "/etc/ld.so.cache",
@@ -132,8 +132,9 @@ pub(super) struct Closure {
     entries: BTreeMap<PathBuf, Entry>,
     /// Programs and libraries whose needs have not been looked at.
     unread: Vec<PathBuf>,
-    /// What may be followed into beside the system's own.
+    /// What may be followed into beside the system's own: where it really stands, and as it was named.
     shown: Vec<PathBuf>,
+    named: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -148,11 +149,10 @@ enum Entry {
 impl Closure {
     /// What the environment needs that shows these. One of them is its tree, with the interpreter in `bin/python`.
     pub(super) fn of_environment(shows: &[PathBuf]) -> io::Result<Self> {
+        let real = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         let mut closure = Self {
-            shown: shows
-                .iter()
-                .map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
-                .collect(),
+            shown: shows.iter().map(real).collect(),
+            named: shows.to_vec(),
             ..Self::default()
         };
         let libraries = Libraries::look();
@@ -179,7 +179,8 @@ impl Closure {
         for tool in TOOLS {
             let found = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(tool));
             if let Some(path) = found.iter().find(|path| path.is_file()) {
-                closure.add(path)?;
+                // One that is a link to somebody's own is not for everybody.
+                let _ = closure.add(path);
             }
         }
         for path in ETC.into_iter().chain(UNSAID).map(Path::new) {
@@ -252,7 +253,7 @@ impl Closure {
                     let file = fs::File::open(path)?;
                     let found = file.metadata()?;
                     header.set_size(found.len());
-                    header.set_mode(found.permissions().mode() & 0o755 | 0o444);
+                    header.set_mode(found.permissions().mode() & 0o755);
                     header.set_mtime(u64::try_from(found.mtime()).unwrap_or(1));
                     archive.append_data(&mut header, within, io::Read::take(file, found.len()))?;
                 }
@@ -293,6 +294,10 @@ impl Closure {
                         continue;
                     }
                     _ => continue,
+                }
+                // A way that leads past what is for everybody tells what is there.
+                if !self.is_on_the_way(&here) {
+                    return Err(io::ErrorKind::PermissionDenied.into());
                 }
                 let found = fs::symlink_metadata(&here)?;
                 if found.is_symlink() {
@@ -351,7 +356,7 @@ impl Closure {
     fn put(&mut self, path: &Path, found: &fs::Metadata) {
         if found.is_dir() {
             self.entries.entry(path.to_owned()).or_insert(Entry::Directory);
-        } else if found.is_file() && !self.entries.contains_key(path) {
+        } else if found.is_file() && is_readable_by_all(found) && !self.entries.contains_key(path) {
             self.entries.insert(path.to_owned(), Entry::File);
             let name = path.file_name().unwrap_or_default().as_bytes();
             if found.permissions().mode() & 0o111 != 0 || name.windows(3).any(|part| part == b".so") {
@@ -388,10 +393,39 @@ impl Closure {
         let Ok(end) = fs::canonicalize(path) else {
             return false;
         };
-        let system = SYSTEM.iter().map(Path::new);
-        let mut seen = system.chain(self.shown.iter().map(PathBuf::as_path));
-        seen.any(|dir| end.starts_with(dir))
+        let readable = fs::metadata(&end).is_ok_and(|found| is_readable_by_all(&found));
+        readable && self.seen().any(|place| end.starts_with(place)) && is_reachable_by_all(&end, &self.shown)
     }
+
+    /// Whether a path is one that guests see, or leads there.
+    fn is_on_the_way(&self, path: &Path) -> bool {
+        self.seen()
+            .any(|place| path.starts_with(place) || place.starts_with(path))
+    }
+
+    fn seen(&self) -> impl Iterator<Item = &Path> {
+        let system = SYSTEM.iter().chain(&ETC).chain(&UNSAID).map(Path::new);
+        let shown = self.shown.iter().chain(&self.named).map(PathBuf::as_path);
+        system.chain(shown)
+    }
+}
+
+/// Whether every guest could read it where it stands.
+fn is_readable_by_all(found: &fs::Metadata) -> bool {
+    let needed = if found.is_dir() { 0o005 } else { 0o004 };
+    found.permissions().mode() & needed == needed
+}
+
+/// Whether every guest could come to it: what is shown as a whole can be come to, wherever it stands.
+fn is_reachable_by_all(path: &Path, shown: &[PathBuf]) -> bool {
+    let up_to = shown
+        .iter()
+        .find(|dir| path.starts_with(dir))
+        .map(PathBuf::as_path);
+    path.ancestors()
+        .skip(1)
+        .take_while(|above| Some(*above) != up_to)
+        .all(|above| fs::metadata(above).is_ok_and(|found| found.permissions().mode() & 0o001 != 0))
 }
 
 /// Whether `pattern` ends in a star and `name` begins as it does.
@@ -427,6 +461,31 @@ mod tests {
             assert!(closure.entries.contains_key(&tree.join(name)), "{name}");
         }
         assert!(has(&closure, "/usr/bin/env"));
+    }
+
+    /// What only root may read, and what lies beside the way to something that everybody may.
+    #[test]
+    fn what_not_everybody_can_read_is_not_carried() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir_all(tree.join("closed")).unwrap();
+        for (name, mode) in [("open", 0o644), ("key", 0o600), ("closed/inside", 0o644)] {
+            fs::write(tree.join(name), "x").unwrap();
+            fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("closed/inside", tree.join("link")).unwrap();
+        fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let mut closure = Closure::of_environment(std::slice::from_ref(&tree)).unwrap();
+        assert!(closure.entries.contains_key(&tree.join("open")));
+        assert!(!closure.entries.contains_key(&tree.join("key")));
+        assert!(
+            !closure.is_for_everybody(&tree.join("key")) && !closure.is_for_everybody(&tree.join("link"))
+        );
+        let secret = dir.path().join("secret");
+        fs::create_dir(&secret).unwrap();
+        assert!(closure.add(&secret.join("../tree/open")).is_err());
+        assert!(!closure.entries.contains_key(&secret));
     }
 
     #[test]

@@ -252,7 +252,11 @@ fn what_a_session_may_not_have_is_refused_by_name() {
             (json!({"language": "cobol"}), 400, Some("language")),
             (json!({"globals": {"a b": 1}}), 400, Some("tools")),
             (json!({"tools": ["not a name"]}), 400, Some("tools")),
-            (json!({"language": "bash", "globals": {"a": 1}}), 400, Some("globals")),
+            (
+                json!({"language": "bash", "globals": {"a": 1}}),
+                400,
+                Some("globals"),
+            ),
             (json!({"commands": true, "tools": ["ask"]}), 400, Some("tools")),
             (json!({"idle_timeout": "soon"}), 400, Some("idle_timeout")),
             (json!({"nope": 1}), 400, Some("nope")),

@@ -147,6 +147,31 @@ pub(super) async fn mount_read_only(subject: &Subject) -> Outcome {
     Ok(())
 }
 
+/// A policy permits a path, and whoever could write there before may have put a link in its place.
+pub(super) async fn mount_link(subject: &Subject) -> Outcome {
+    let dir = shared_dir(subject);
+    let (inside, link) = (dir.join("secret"), dir.join("link"));
+    std::fs::create_dir(&inside).expect("a directory");
+    std::fs::write(inside.join("key"), "not for guests").expect("a file");
+    std::os::unix::fs::symlink(&inside, &link).expect("a link");
+    let mut said = Vec::new();
+    // Itself, and on the way.
+    for host in [link.clone(), link.join("key"), dir.join("nothing")] {
+        let mut request = python("import os\nprint('ran', list(os.walk('/data')))");
+        request.mounts = vec![Mount::new(&host, "/data".as_ref(), Access::ReadOnly).expect("a mount")];
+        said.push(printed_by(subject, request).await);
+    }
+    let made = dir.join("nothing").exists();
+    let _ = std::fs::remove_dir_all(&dir);
+    ensure!(!made, "what was not there was made on the host");
+    let told = format!("{said:?}");
+    ensure!(
+        said.iter().all(Result::is_err) && !told.contains("key'") && !told.contains("not for guests"),
+        "{told}"
+    );
+    Ok(())
+}
+
 pub(super) async fn mount_writable(subject: &Subject) -> Outcome {
     let dir = shared_dir(subject);
     let mut request = python("open('/data/new', 'w').write('from inside')");

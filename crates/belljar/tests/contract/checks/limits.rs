@@ -54,6 +54,21 @@ pub(super) async fn cpu_time(subject: &Subject) -> Outcome {
         .map(|_| ())
 }
 
+/// Children that nobody waits for take what they used with them.
+pub(super) async fn hidden_cpu_time(subject: &Subject) -> Outcome {
+    let mut request = python(
+        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n\
+         for _ in range(12):\n    pid = os.fork()\n    if pid == 0:\n        \
+         while time.process_time() < 0.4: pass\n        os._exit(0)\n    \
+         try: os.waitpid(pid, 0)\n    except ChildProcessError: pass\nprint('all of it')",
+    );
+    request.limits.cpu_time = Some(seconds(2.0));
+    request.limits.wall_time = Some(seconds(60.0));
+    ended(subject, request, SandboxStatus::Timeout, FailureKind::CpuTime)
+        .await
+        .map(|_| ())
+}
+
 /// R22, R23.
 pub(super) async fn memory(subject: &Subject) -> Outcome {
     // Touched by children too, so that no limit of one process can be what holds it.

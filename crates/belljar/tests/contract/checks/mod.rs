@@ -68,9 +68,11 @@ checks! {
     "a large file goes both ways" => Always, Tells, files::large;
     "a read-only policy lets nothing be written" => Wall, Holds, files::read_only;
     "a mount can be read and not written" => Mounts, Holds, files::mount_read_only;
+    "a mount leads nowhere else by a link" => Mounts, Holds, files::mount_link;
     "a writable mount is written to" => Mounts, Tells, files::mount_writable;
     "the clock ends a program" => Always, Holds, limits::wall_time;
     "CPU time ends a program, its children's with it" => Always, Holds, limits::cpu_time;
+    "CPU time of children that nobody waits for counts" => Counts, Holds, limits::hidden_cpu_time;
     "memory ends a program" => Bounds, Holds, limits::memory;
     "processes are bounded" => Bounds, Holds, limits::processes;
     "a file's size is bounded" => Always, Holds, limits::file_size;

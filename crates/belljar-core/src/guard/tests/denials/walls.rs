@@ -128,6 +128,26 @@ pub(super) fn wall_rows() -> Vec<Row> {
             mend: Mend::By(|world| world.request.image = None),
         },
         Row {
+            name: "an image that was made of an environment",
+            spoil: |world| {
+                world.request.image = Some("docker.io/library/belljar-environment:0123".to_owned())
+            },
+            code: DenialCode::ImageNotAllowed,
+            rule: "image",
+            value: "docker.io/library/belljar-environment:0123",
+            fix: "name the image or the environment that it was made of; or add \"docker.io/library/belljar-environment:0123\" to allowed_images in the policy",
+            mend: Mend::By(|world| world.request.image = None),
+        },
+        Row {
+            name: "an image by a number",
+            spoil: |world| world.request.image = Some("0123456789ab".to_owned()),
+            code: DenialCode::ImageNotAllowed,
+            rule: "image",
+            value: "0123456789ab",
+            fix: "name the image or the environment that it was made of; or add \"0123456789ab\" to allowed_images in the policy",
+            mend: Mend::By(|world| world.request.image = None),
+        },
+        Row {
             name: "an image and an environment",
             spoil: |world| {
                 world.request.image = Some("alpine:3".to_owned());
