@@ -4,18 +4,15 @@
 //! directories, links and files that everyone may read comes out of it. Nothing in it is run here.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use belljar_core::language::TABLE;
 use belljar_core::{EnvironmentName, Language};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use sha2::{Digest, Sha256};
-use tar::EntryType;
 
 use super::build::Created;
 use super::error::EnvironmentError;
@@ -23,10 +20,8 @@ use super::manifest::{FORMAT, Interpreter, Manifest, hex};
 use super::progress::{Cancel, Progress};
 use super::store::Environments;
 use super::tree;
+use super::unpack::unpack;
 
-/// The most that an archive may hold.
-const MOST_BYTES: u64 = 32 << 30;
-const MOST_ENTRIES: u64 = 1_000_000;
 /// Where programs are looked for.
 const PATH: [&str; 6] = [
     "usr/local/sbin",
@@ -106,7 +101,7 @@ pub fn import(
     })
 }
 
-fn not_a_root(why: impl Into<String>) -> EnvironmentError {
+pub(super) fn not_a_root(why: impl Into<String>) -> EnvironmentError {
     EnvironmentError::Build {
         step: "import it",
         why: why.into(),
@@ -115,7 +110,7 @@ fn not_a_root(why: impl Into<String>) -> EnvironmentError {
 }
 
 /// What reading says may quote the archive itself.
-fn unreadable(error: io::Error) -> EnvironmentError {
+pub(super) fn unreadable(error: io::Error) -> EnvironmentError {
     let said: String = error.to_string().chars().take(80).collect();
     not_a_root(format!(
         "the archive cannot be read, it is damaged or no tar: {}",
@@ -123,13 +118,13 @@ fn unreadable(error: io::Error) -> EnvironmentError {
     ))
 }
 
-fn open_root(place: &Path) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open_root(place: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(place, flags, Mode::empty())
 }
 
 /// What stands at `path` within the root, whose links are its own.
-fn within(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+pub(super) fn within(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let path = if path.is_empty() { b".".as_slice() } else { path };
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
@@ -180,155 +175,10 @@ fn programs(root: BorrowedFd<'_>) -> BTreeMap<Language, (usize, Vec<PathBuf>)> {
     all
 }
 
-fn unpack(mut archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
-    let read = unreadable;
-    let mut head = [0u8; 2];
-    let mut have = 0;
-    while have < head.len() {
-        match archive.read(&mut head[have..]).map_err(read)? {
-            0 => break,
-            count => have += count,
-        }
-    }
-    let whole = io::Cursor::new(head[..have].to_vec()).chain(archive);
-    if head == [0x1f, 0x8b] {
-        unpack_tar(flate2::read::MultiGzDecoder::new(whole), place, cancel)
-    } else {
-        unpack_tar(whole, place, cancel)
-    }
-}
-
-fn unpack_tar(archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
-    let read = unreadable;
-    let root = open_root(place).map_err(|error| EnvironmentError::io("open", place, error))?;
-    // A little more than it may hold, for headers.
-    let bounded = archive.take(MOST_BYTES + MOST_BYTES / 8);
-    let mut archive = tar::Archive::new(bounded);
-    let (mut entries, mut left) = (0u64, MOST_BYTES);
-    for entry in archive.entries().map_err(read)? {
-        let mut entry = entry.map_err(read)?;
-        if cancel.is_cancelled() {
-            return Err(EnvironmentError::Cancelled);
-        }
-        entries += 1;
-        if entries > MOST_ENTRIES {
-            return Err(not_a_root(format!(
-                "the archive holds more than {MOST_ENTRIES} entries"
-            )));
-        }
-        let path = plain(&entry.path_bytes())?;
-        let shown = String::from_utf8_lossy(&path).into_owned();
-        let put = put(root.as_fd(), &path, &mut entry, &mut left);
-        put.map_err(|error| not_a_root(format!("`{}`: {error}", shown.escape_default())))?;
-    }
-    if entries == 0 {
-        return Err(not_a_root("the archive is empty, or no tar"));
-    }
-    Ok(())
-}
-
-/// A name without anything that leads out.
-fn plain(path: &[u8]) -> Result<Vec<u8>, EnvironmentError> {
-    let parts: Vec<&[u8]> = path
-        .split(|byte| *byte == b'/')
-        .filter(|part| !part.is_empty() && *part != b".")
-        .collect();
-    if parts.iter().any(|part| *part == b".." || part.contains(&0)) {
-        let shown = String::from_utf8_lossy(path).escape_default().to_string();
-        return Err(not_a_root(format!("an entry is called `{shown}`")));
-    }
-    Ok(parts.join(&b'/'))
-}
-
-/// The directory that the last part of a path stands in, made where it is missing, and that part.
-fn above<'a>(root: BorrowedFd<'_>, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
-    let at = path.iter().rposition(|byte| *byte == b'/');
-    let (parent, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
-    Ok((directory(root, parent)?, name))
-}
-
-fn directory(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY;
-    match within(root, path, flags) {
-        Err(Errno::NOENT) if !path.is_empty() => {
-            let (parent, name) = above(root, path)?;
-            rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755))?;
-            Ok(within(root, path, flags)?)
-        }
-        found => Ok(found?),
-    }
-}
-
-fn put<R: Read>(
-    root: BorrowedFd<'_>,
-    path: &[u8],
-    entry: &mut tar::Entry<'_, R>,
-    left: &mut u64,
-) -> io::Result<()> {
-    if path.is_empty() {
-        return Ok(());
-    }
-    let kind = entry.header().entry_type();
-    if kind == EntryType::Directory {
-        return directory(root, path).map(drop);
-    }
-    let is_file = matches!(
-        kind,
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse
-    );
-    if !is_file && !matches!(kind, EntryType::Symlink | EntryType::Link) {
-        // Devices, pipes and the like: every sandbox has its own, or none.
-        return Ok(());
-    }
-    if is_file && entry.header().mode().unwrap_or(0) & 0o004 == 0 {
-        // A guest could not read it in a container either, and here everything becomes readable: passwords, keys.
-        return Ok(());
-    }
-    let (parent, name) = above(root, path)?;
-    // Whatever stood there is replaced, never written through.
-    match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let target = || {
-        entry
-            .link_name_bytes()
-            .map(|bytes| bytes.into_owned())
-            .unwrap_or_default()
-    };
-    match kind {
-        EntryType::Symlink => Ok(rustix::fs::symlinkat(target(), &parent, name)?),
-        EntryType::Link => {
-            let target = plain(&target()).map_err(io::Error::other)?;
-            let (from, old) = above(root, &target)?;
-            Ok(rustix::fs::linkat(&from, old, &parent, name, AtFlags::empty())?)
-        }
-        _ => {
-            let executable = entry.header().mode().unwrap_or(0) & 0o111 != 0;
-            let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let mut file = File::from(rustix::fs::openat(&parent, name, flags, mode)?);
-            copy(entry, &mut file, left)
-        }
-    }
-}
-
-fn copy(from: &mut impl Read, to: &mut File, left: &mut u64) -> io::Result<()> {
-    let mut chunk = vec![0; 128 << 10];
-    loop {
-        let count = from.read(&mut chunk)?;
-        if count == 0 {
-            return Ok(());
-        }
-        *left = left.checked_sub(count as u64).ok_or_else(|| {
-            io::Error::other(format!("the archive holds more than {} GiB", MOST_BYTES >> 30))
-        })?;
-        to.write_all(&chunk[..count])?;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tar::EntryType;
+
     use super::super::progress::Quiet;
     use super::*;
 
@@ -350,6 +200,37 @@ mod tests {
             builder.append(&header, body.as_bytes()).unwrap();
         }
         builder.into_inner().unwrap()
+    }
+
+    /// An archive that says this about its only entry.
+    fn extended(kind: u8, text: &[u8]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(EntryType::new(kind));
+        header.set_size(text.len() as u64);
+        header.set_cksum();
+        builder.append(&header, text).unwrap();
+        let mut bytes = builder.into_inner().unwrap();
+        bytes.truncate(bytes.len() - 1024);
+        bytes.extend(tar_of(&[("usr/bin/sh", EntryType::Regular, "x", 0o755)]));
+        bytes
+    }
+
+    /// Each link leads to the end of the way before it.
+    fn deeper_and_deeper() -> Vec<u8> {
+        let steps: Vec<(String, String)> = (0..80)
+            .map(|step| (format!("l{step}/{}", "d/".repeat(40)), format!("l{}", step + 1)))
+            .collect();
+        let mut entries = vec![("l0", EntryType::Directory, "", 0o755)];
+        let links: Vec<(String, String)> = steps
+            .iter()
+            .map(|(deep, link)| (link.clone(), format!("/{deep}")))
+            .collect();
+        for ((deep, _), (link, target)) in steps.iter().zip(&links) {
+            entries.push((deep, EntryType::Directory, "", 0o755));
+            entries.push((link, EntryType::Symlink, target, 0o777));
+        }
+        tar_of(&entries)
     }
 
     struct Store {
@@ -427,7 +308,7 @@ mod tests {
         ]);
         let _ = imported(&own.store, &climbing);
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-        let rows: [(&str, Vec<u8>, &str); 6] = [
+        let rows: [(&str, Vec<u8>, &str); 13] = [
             ("empty", Vec::new(), "empty"),
             ("no tar", b"PK\x03\x04 and more".repeat(100), "cannot be read"),
             (
@@ -449,6 +330,29 @@ mod tests {
                 "saved image",
             ),
             ("cut", climbing[..700].to_vec(), "cannot be read"),
+            (
+                "a long name",
+                extended(b'L', &[b'n'; 70 << 10]),
+                "more about an entry",
+            ),
+            (
+                "a long link",
+                extended(b'K', &[b'n'; 70 << 10]),
+                "more about an entry",
+            ),
+            (
+                "much said",
+                extended(b'x', &[b'n'; 70 << 10]),
+                "more about an entry",
+            ),
+            ("a size of its own", extended(b'x', b"14 size=90000\n"), "8 GiB"),
+            ("holes", extended(b'x', b"22 GNU.sparse.major=1\n"), "holes"),
+            (
+                "a name beyond all names",
+                extended(b'L', &b"d/".repeat(2000)),
+                "too long",
+            ),
+            ("deeper than its names", deeper_and_deeper(), "too long"),
         ];
         for (what, bytes, why) in rows {
             let error = imported(&own.store, &bytes).unwrap_err().to_string();

@@ -31,6 +31,7 @@ mod source;
 mod specification;
 mod store;
 mod tree;
+mod unpack;
 
 pub use build::{Created, create};
 pub use error::EnvironmentError;

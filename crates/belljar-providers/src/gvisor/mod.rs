@@ -10,7 +10,7 @@ mod runsc;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use belljar_core::guard::Missing;
@@ -60,7 +60,7 @@ struct Shared {
     groups: Groups,
     program: OnceLock<AgentProgram>,
     /// Where `runsc` keeps its state, and bundles are.
-    dir: OnceLock<Arc<TempDir>>,
+    dir: Mutex<Option<Arc<TempDir>>>,
     found: Believed<Result<Arc<Runsc>, Missing>>,
     pool: Pool<Shape, Raised>,
     clearing: Clearing,
@@ -81,7 +81,7 @@ impl GvisorProvider {
                 background: Background::default(),
                 groups: Groups::default(),
                 program: OnceLock::new(),
-                dir: OnceLock::new(),
+                dir: Mutex::new(None),
                 found: Believed::new(BELIEVED),
                 pool: Pool::new(stock),
                 clearing: Clearing::default(),
@@ -111,11 +111,13 @@ impl Shared {
     }
 
     fn dir(&self) -> io::Result<Arc<TempDir>> {
-        if let Some(dir) = self.dir.get() {
+        let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever tidies up temporary files may have taken it.
+        if let Some(dir) = dir.as_ref().filter(|dir| dir.path().is_dir()) {
             return Ok(Arc::clone(dir));
         }
-        let dir = Arc::new(crate::scratch::directory("gvisor")?);
-        Ok(Arc::clone(self.dir.get_or_init(|| dir)))
+        let made = Arc::new(crate::scratch::directory("gvisor")?);
+        Ok(Arc::clone(dir.insert(made)))
     }
 
     async fn open(self: Arc<Self>, id: String, plan: Arc<Plan>) -> Result<Box<dyn Sandbox>, ProviderError> {

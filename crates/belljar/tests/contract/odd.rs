@@ -190,6 +190,50 @@ fn an_engine_that_goes_in_the_middle_loses_no_record() {
     });
 }
 
+/// A guest that puts in as much as is taken out, and slows down whoever takes it out, holds up nobody for ever.
+#[test]
+fn a_directory_that_fills_up_while_it_is_removed_has_an_end() {
+    let Some(own) = engines::docker(spawn) else { return };
+    let subject = Subject::docker("docker", &own.socket, None);
+    block_on(async {
+        let session = Arc::new(subject.session().build().await.expect("a session"));
+        session.put("other", "still there").await.expect("a file");
+        let code = "import os\nrefused = 0\n\
+                    for call in (lambda: os.setpriority(os.PRIO_PROCESS, 1, 19), lambda: os.sched_setaffinity(1, {0}),\n        \
+                    lambda: os.setpriority(os.PRIO_USER, 0, 19)):\n    \
+                    try: call()\n    except PermissionError: refused += 1\n\
+                    os.makedirs('d', exist_ok=True)\nfor worker in range(4):\n    if os.fork() == 0:\n        number = 0\n        \
+                    while True:\n            number += 1\n            \
+                    try:\n                os.makedirs('d', exist_ok=True)\n                open(f'd/{worker}_{number % 5000}', 'w').close()\n            \
+                    except OSError: pass\nrefused";
+        let done = session.execute(code).await.expect("a cell");
+        assert_eq!(
+            done.outcome.value,
+            Some(3.into()),
+            "the agent was slowed down: {:?}",
+            done.outcome.stderr.text()
+        );
+        let removing = {
+            let session = Arc::clone(&session);
+            tokio::task::spawn_blocking(move || session.delete("d"))
+        };
+        let removed = tokio::time::timeout(Duration::from_secs(90), removing).await;
+        show(&format!(
+            "removing what fills up: {:?}",
+            removed.expect("an end").expect("a thread")
+        ));
+        let read = {
+            let session = Arc::clone(&session);
+            tokio::task::spawn_blocking(move || {
+                session.get("other").map(|file| file.bytes(100).expect("bytes"))
+            })
+        };
+        let read = tokio::time::timeout(Duration::from_secs(90), read).await;
+        let read = read.expect("an end").expect("a thread");
+        assert_eq!(read.expect("a file"), b"still there");
+    });
+}
+
 /// R34: what a dead engine left is removed, and nothing else is touched.
 #[test]
 fn r34_only_what_is_ours_and_left_behind_is_swept() {

@@ -1,0 +1,270 @@
+//! Unpacking the archive of a root file system. All of it is somebody else's: names, lengths, links, order.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use tar::EntryType;
+
+use super::error::EnvironmentError;
+use super::import::{not_a_root, open_root, unreadable, within};
+use super::progress::Cancel;
+
+/// The most that an archive may hold.
+const MOST_BYTES: u64 = 32 << 30;
+/// The most entries and directories.
+const MOST_ENTRIES: u64 = 1_000_000;
+/// The longest that an archive may say about one entry beside its header.
+const LONGEST_EXTENSION: u64 = 64 << 10;
+/// The longest name of an entry, and of where it really comes to stand: every program must be able to name it.
+const LONGEST_PATH: usize = 2048;
+
+/// Unpacks a tar, which may be compressed with gzip.
+pub(super) fn unpack(mut archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
+    let mut head = [0u8; 2];
+    let mut have = 0;
+    while have < head.len() {
+        match archive.read(&mut head[have..]).map_err(unreadable)? {
+            0 => break,
+            count => have += count,
+        }
+    }
+    let whole = io::Cursor::new(head[..have].to_vec()).chain(archive);
+    if head == [0x1f, 0x8b] {
+        unpack_tar(flate2::read::MultiGzDecoder::new(whole), place, cancel)
+    } else {
+        unpack_tar(whole, place, cancel)
+    }
+}
+
+fn unpack_tar(archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
+    let root = open_root(place).map_err(|error| EnvironmentError::io("open", place, error))?;
+    // A little more than it may hold, for headers.
+    let bounded = archive.take(MOST_BYTES + MOST_BYTES / 8);
+    let mut archive = tar::Archive::new(bounded);
+    let mut unpacking = Unpacking {
+        root: root.as_fd(),
+        place: place.as_os_str().len(),
+        entries: 0,
+        left: MOST_BYTES,
+    };
+    let mut said = Said::default();
+    // What extends a header is read here: nobody else bounds it.
+    for entry in archive.entries().map_err(unreadable)?.raw(true) {
+        let mut entry = entry.map_err(unreadable)?;
+        if cancel.is_cancelled() {
+            return Err(EnvironmentError::Cancelled);
+        }
+        if said.take(&mut entry)? {
+            continue;
+        }
+        let named = said
+            .name
+            .take()
+            .unwrap_or_else(|| entry.path_bytes().into_owned());
+        let target = said
+            .target
+            .take()
+            .unwrap_or_else(|| entry.link_name_bytes().unwrap_or_default().into_owned());
+        let path = plain(&named)?;
+        unpacking.count()?;
+        let put = unpacking.put(&path, &target, &mut entry);
+        put.map_err(|error| not_a_root(format!("`{}`: {error}", shown(&path))))?;
+    }
+    if unpacking.entries == 0 {
+        return Err(not_a_root("the archive is empty, or no tar"));
+    }
+    Ok(())
+}
+
+/// What an archive has said about its next entry.
+#[derive(Debug, Default)]
+struct Said {
+    name: Option<Vec<u8>>,
+    target: Option<Vec<u8>>,
+}
+
+impl Said {
+    /// Takes an entry that only says something about the next one; false where it is one itself.
+    fn take<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> Result<bool, EnvironmentError> {
+        let kind = entry.header().entry_type();
+        if !matches!(
+            kind,
+            EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader | EntryType::XGlobalHeader
+        ) {
+            return Ok(false);
+        }
+        if entry.header().size().map_err(unreadable)? > LONGEST_EXTENSION {
+            return Err(not_a_root(
+                "the archive says more about an entry than any entry needs",
+            ));
+        }
+        let mut text = Vec::new();
+        entry.read_to_end(&mut text).map_err(unreadable)?;
+        let ended = |mut text: Vec<u8>| {
+            let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+            text.truncate(end);
+            Some(text)
+        };
+        match kind {
+            EntryType::GNULongName => self.name = ended(text),
+            EntryType::GNULongLink => self.target = ended(text),
+            EntryType::XHeader => self.read(&text)?,
+            // What is said about all of them is for people.
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// Reads `LENGTH KEY=VALUE` lines.
+    fn read(&mut self, text: &[u8]) -> Result<(), EnvironmentError> {
+        for extension in tar::PaxExtensions::new(text) {
+            let extension = extension.map_err(unreadable)?;
+            match extension.key_bytes() {
+                b"path" => self.name = Some(extension.value_bytes().to_vec()),
+                b"linkpath" => self.target = Some(extension.value_bytes().to_vec()),
+                b"size" => return Err(not_a_root("the archive holds a file of more than 8 GiB")),
+                key if key.starts_with(b"GNU.sparse") => return Err(sparse()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sparse() -> EnvironmentError {
+    not_a_root("the archive holds files with holes; write it without --sparse")
+}
+
+/// A name as it can be told to somebody.
+fn shown(path: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(path).chars().take(200).collect();
+    text.escape_default().to_string()
+}
+
+/// A name without anything that leads out.
+fn plain(path: &[u8]) -> Result<Vec<u8>, EnvironmentError> {
+    let parts: Vec<&[u8]> = path
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty() && *part != b".")
+        .collect();
+    if parts.iter().any(|part| *part == b".." || part.contains(&0)) {
+        return Err(not_a_root(format!("an entry is called `{}`", shown(path))));
+    }
+    let path = parts.join(&b'/');
+    if path.len() > LONGEST_PATH {
+        return Err(not_a_root(format!(
+            "an entry's name is too long: `{}…`",
+            shown(&path)
+        )));
+    }
+    Ok(path)
+}
+
+/// Where things are put, and how much more may be.
+struct Unpacking<'a> {
+    root: BorrowedFd<'a>,
+    /// How long the tree's own path is.
+    place: usize,
+    entries: u64,
+    left: u64,
+}
+
+impl Unpacking<'_> {
+    fn count(&mut self) -> Result<(), EnvironmentError> {
+        self.entries += 1;
+        if self.entries > MOST_ENTRIES {
+            return Err(not_a_root(format!(
+                "the archive holds more than {MOST_ENTRIES} entries"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The directory that the last part of a path stands in, made where it is missing, and that part.
+    fn above<'p>(&mut self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
+        let at = path.iter().rposition(|byte| *byte == b'/');
+        let (parent, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
+        let parent = self.directory(parent)?;
+        // By links in the archive it may stand deeper than its name says.
+        let real = rustix::fs::readlink(format!("/proc/self/fd/{}", parent.as_raw_fd()), Vec::new())?;
+        if real.as_bytes().len() + name.len() > self.place + LONGEST_PATH {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        Ok((parent, name))
+    }
+
+    fn directory(&mut self, path: &[u8]) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        match within(self.root, path, flags) {
+            Err(Errno::NOENT) if !path.is_empty() => {
+                let (parent, name) = self.above(path)?;
+                self.count().map_err(io::Error::other)?;
+                rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755))?;
+                Ok(within(self.root, path, flags)?)
+            }
+            found => Ok(found?),
+        }
+    }
+
+    fn put<R: Read>(&mut self, path: &[u8], target: &[u8], entry: &mut tar::Entry<'_, R>) -> io::Result<()> {
+        if path.is_empty() {
+            return Ok(());
+        }
+        let kind = entry.header().entry_type();
+        if kind == EntryType::Directory {
+            return self.directory(path).map(drop);
+        }
+        if kind == EntryType::GNUSparse {
+            return Err(io::Error::other(sparse()));
+        }
+        let is_file = matches!(kind, EntryType::Regular | EntryType::Continuous);
+        if !is_file && !matches!(kind, EntryType::Symlink | EntryType::Link) {
+            // Devices, pipes and the like: every sandbox has its own, or none.
+            return Ok(());
+        }
+        if is_file && entry.header().mode().unwrap_or(0) & 0o004 == 0 {
+            // A guest could not read it in a container either, and here everything becomes readable: passwords, keys.
+            return Ok(());
+        }
+        let (parent, name) = self.above(path)?;
+        // Whatever stood there is replaced, never written through.
+        match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match kind {
+            EntryType::Symlink => Ok(rustix::fs::symlinkat(target, &parent, name)?),
+            EntryType::Link => {
+                let target = plain(target).map_err(io::Error::other)?;
+                let (from, old) = self.above(&target)?;
+                Ok(rustix::fs::linkat(&from, old, &parent, name, AtFlags::empty())?)
+            }
+            _ => {
+                let executable = entry.header().mode().unwrap_or(0) & 0o111 != 0;
+                let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
+                let flags =
+                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mut file = File::from(rustix::fs::openat(&parent, name, flags, mode)?);
+                self.copy(entry, &mut file)
+            }
+        }
+    }
+
+    fn copy(&mut self, from: &mut impl Read, to: &mut File) -> io::Result<()> {
+        let mut chunk = vec![0; 128 << 10];
+        loop {
+            let count = from.read(&mut chunk)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
+                io::Error::other(format!("the archive holds more than {} GiB", MOST_BYTES >> 30))
+            })?;
+            to.write_all(&chunk[..count])?;
+        }
+    }
+}
