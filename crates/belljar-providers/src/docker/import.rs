@@ -139,7 +139,7 @@ pub(super) async fn flatten(
 /// Whether containers can have an environment that shows these: they have some places of their own.
 pub(super) fn check_places(environment: &str, shows: &[PathBuf]) -> Result<(), ProviderError> {
     let hides = |path: &&PathBuf| {
-        [WORK_DIR, "/tmp", "/proc", "/dev"]
+        [WORK_DIR, "/tmp", "/var/tmp", "/proc", "/dev"]
             .iter()
             .any(|own| path.starts_with(own))
     };

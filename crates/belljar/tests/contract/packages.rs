@@ -22,9 +22,23 @@ struct Store {
 
 const NAME: &str = "packed";
 
+/// A directory that containers have none of their own over.
+fn place() -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    [
+        Some(PathBuf::from(env!("CARGO_TARGET_TMPDIR"))),
+        Some(PathBuf::from("/var/lib")),
+        home,
+    ]
+    .into_iter()
+    .flatten()
+    .find(|place| !place.starts_with("/tmp") && !place.starts_with("/var/tmp"))
+    .expect("a place for an environment")
+}
+
 impl Store {
     fn new() -> Self {
-        let base = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("packages-{}", std::process::id()));
+        let base = place().join(format!("belljar-contract-packages-{}", std::process::id()));
         let wheels = base.join("wheels");
         std::fs::create_dir_all(&wheels).expect("a directory");
         let wheel = wheel::Wheel::new("bell-jar", "1.2")
