@@ -62,9 +62,18 @@ impl SandboxConfig {
             (true, false) => NetworkPolicy::Restricted,
             (true, true) => NetworkPolicy::Full,
         };
+        let mut allowed_hosts = Vec::with_capacity(self.allowed_hosts.len());
+        for host in &self.allowed_hosts {
+            allowed_hosts.push(host.parse().map_err(|_| LimitError {
+                field: "allowed_hosts",
+                expected: "names of hosts, such as example.com or example.com:443",
+                value: host.clone(),
+            })?);
+        }
         let mut policy = Policy::named("config", "SandboxConfig", limits);
         policy.network = network;
         policy.allow_network = self.allow_network;
+        policy.allowed_hosts = allowed_hosts;
         policy.allow_file_write = true;
         policy.allowed_languages = crate::Language::ALL.iter().copied().collect();
         policy.allowed_commands.clone_from(&self.allowed_commands);

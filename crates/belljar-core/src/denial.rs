@@ -18,6 +18,7 @@ words! {
         LimitExceedsPolicy = "limit_exceeds_policy",
         NetworkNotAllowed = "network_not_allowed",
         NetworkUnavailable = "network_unavailable",
+        HostNotAllowed = "host_not_allowed",
         IsolationUnavailable = "isolation_unavailable",
         ProviderNotAllowed = "provider_not_allowed",
         ImageNotAllowed = "image_not_allowed",

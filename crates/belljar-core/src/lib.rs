@@ -10,6 +10,7 @@ pub mod command;
 pub mod config;
 pub mod control;
 pub mod denial;
+pub mod egress;
 pub mod environment;
 pub mod error;
 pub mod guard;

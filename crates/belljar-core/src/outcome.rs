@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::egress::Log;
 use crate::plan::StageKind;
 use crate::receipt::Receipt;
 use crate::status::{SandboxStatus, words};
@@ -33,6 +34,9 @@ pub struct Outcome {
     pub displays: Vec<Display>,
     /// The host tools it called, in a session.
     pub tool_calls: Vec<ToolCall>,
+    /// Whom it asked for and connected to, where it may reach anybody.
+    #[serde(default, skip_serializing_if = "Log::is_empty")]
+    pub network: Log,
     /// What it raised, in a session.
     pub exception: Option<Exception>,
     /// What of the session's state is gone, since the outcome before this one.

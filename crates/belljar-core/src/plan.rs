@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::control::Control;
+use crate::egress::Egress;
 use crate::environment::EnvironmentUsed;
 use crate::language::Language;
 use crate::limits::Limits;
@@ -52,6 +53,8 @@ pub struct Plan {
     pub(crate) root: Option<PathBuf>,
     pub(crate) environment: Option<EnvironmentUsed>,
     pub(crate) network: NetworkPolicy,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) egress: Option<Egress>,
     pub(crate) limits: Limits,
     pub(crate) session: SessionRules,
     pub(crate) required: BTreeSet<Control>,
@@ -195,6 +198,10 @@ impl Plan {
     }
     pub const fn network(&self) -> NetworkPolicy {
         self.network
+    }
+    /// Whom it may reach, where it may reach anybody.
+    pub const fn egress(&self) -> Option<&Egress> {
+        self.egress.as_ref()
     }
     /// Limits of the sandbox as a whole; each stage has its own as well.
     pub const fn limits(&self) -> &Limits {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use crate::capabilities::Capabilities;
 use crate::control::Control;
+use crate::egress::Log;
 use crate::environment::Environment;
 use crate::guard::Missing;
 use crate::language::Language;
@@ -117,6 +119,18 @@ pub trait Sandbox: Send + Debug {
     /// Takes files out of the work directory, at most `limit` bytes in all.
     fn collect<'a>(&'a mut self, paths: &'a [GuestPath], limit: u64) -> BoxFuture<'a, Vec<CollectedFile>>;
 
+    /// Where the guest's network ends, for whoever stands there. Once, and only where the plan lets it reach somebody.
+    fn take_doors(&mut self) -> Option<Doors> {
+        None
+    }
+
+    /// Whom the guest asked for and connected to since this was asked last. Where it has ended, its connections are
+    /// given a moment to end as well.
+    fn met(&mut self, ended: bool) -> BoxFuture<'_, Log> {
+        let _ = ended;
+        Box::pin(std::future::ready(Log::default()))
+    }
+
     /// What was observed to hold.
     fn receipt(&self) -> Receipt;
 
@@ -128,6 +142,16 @@ pub trait Sandbox: Send + Debug {
 
     /// Ends everything and waits until nothing is left.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>>;
+}
+
+/// Sockets in a sandbox's network, which are all that is there.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// Where its resolver is asked.
+    pub resolver_datagrams: Vec<UdpSocket>,
+    pub resolver_streams: Vec<TcpListener>,
+    /// Where connections to any address arrive, one for each port.
+    pub listeners: Vec<TcpListener>,
 }
 
 /// A sandbox whose interpreter stays between executions.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::denial::Denial;
+use crate::egress::Log;
 use crate::outcome::{Outcome, ToolCall, Usage};
 use crate::plan::Plan;
 use crate::policy::{Policy, hex};
@@ -36,6 +37,9 @@ pub struct Record {
     /// R45: each call with its duration and size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
+    /// Every lookup and connection, allowed or refused.
+    #[serde(default, skip_serializing_if = "Log::is_empty")]
+    pub network: Log,
 }
 
 /// The SHA-256 of `code`, in hexadecimal.
@@ -54,6 +58,7 @@ impl Record {
             error_message: outcome.error.as_ref().map(|failure| failure.message.clone()),
             usage: Some(outcome.usage),
             tool_calls: outcome.tool_calls.clone(),
+            network: outcome.network.clone(),
             ..Self::of_plan(record_id, plan, outcome.status, outcome.started_at)
         }
     }
@@ -81,6 +86,7 @@ impl Record {
             policy_hash: plan.policy_hash().to_owned(),
             usage: None,
             tool_calls: Vec::new(),
+            network: Log::default(),
         }
     }
 
@@ -113,6 +119,7 @@ impl Record {
             policy_hash: policy.hash(),
             usage: None,
             tool_calls: Vec::new(),
+            network: Log::default(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::control::{Control, Demand};
+use crate::egress::Rule;
 use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::LimitOverrides;
@@ -33,6 +34,8 @@ pub struct Request {
     pub environment: Option<EnvironmentName>,
     /// Unset: what the policy gives.
     pub network: Option<NetworkPolicy>,
+    /// The only hosts to be reached; unset: all that the policy allows.
+    pub hosts: Option<Vec<Rule>>,
     pub limits: LimitOverrides,
     /// What a session wishes beyond that.
     pub session: SessionWishes,
@@ -119,6 +122,7 @@ impl Request {
             image: None,
             environment: None,
             network: None,
+            hosts: None,
             limits: LimitOverrides::default(),
             session: SessionWishes::default(),
             controls: BTreeMap::new(),

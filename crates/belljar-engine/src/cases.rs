@@ -11,6 +11,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use belljar_core::egress::Log;
 use belljar_core::provider::{BoxFuture, NoSink, Sandbox, StageEnd, StageIo, StageStdin};
 use belljar_core::request::Stdin;
 use belljar_core::{
@@ -195,6 +196,7 @@ impl Engine {
 /// How the run stage of a case ended.
 struct Ran {
     sandbox_id: String,
+    network: Log,
     receipt: Receipt,
     judgement: Judgement,
     end: StageEnd,
@@ -216,6 +218,7 @@ async fn run_in(
     let end = run_stage(sandbox, stage, stage_stdin(plan, None), stop).await?;
     Ok(Ran {
         sandbox_id: sandbox.id().to_owned(),
+        network: sandbox.met(true).await,
         receipt: sandbox.receipt(),
         judgement: judge(stage.kind(), stage.limits(), &end.ended),
         end,
@@ -249,6 +252,7 @@ struct Whole {
     /// How the first thing ended that did not end well.
     bad: Option<Judgement>,
     cases: Vec<CaseEnd>,
+    network: Log,
     /// Bytes that may still be kept of each stream.
     stdout_room: u64,
     stderr_room: u64,
@@ -263,6 +267,7 @@ impl Whole {
             usage: Usage::default(),
             bad: None,
             cases: Vec::new(),
+            network: Log::default(),
             stdout_room: room,
             stderr_room: room,
         }
@@ -281,6 +286,7 @@ impl Whole {
 
     fn judge(&mut self, ran: Ran, case: &Case, comparison: Comparison) {
         self.saw(&ran.sandbox_id, &ran.receipt, ran.end.usage);
+        self.network.append(ran.network);
         let (status, exit_code, signal, error) = ran.judgement;
         let verdict = Verdict::of(
             error.as_ref(),
@@ -334,6 +340,7 @@ impl Whole {
             value: None,
             displays: Vec::new(),
             tool_calls: Vec::new(),
+            network: self.network,
             exception: None,
             state_lost: None,
             flags: Vec::new(),

@@ -12,6 +12,7 @@ use belljar_core::{
     Weight, guard,
 };
 
+use crate::egress::stand_at_doors;
 use crate::environment::{EnvironmentError, Environments, Lease};
 use crate::ident::fresh_id;
 use crate::live::LiveSandbox;
@@ -346,8 +347,9 @@ impl Engine {
         request: &Request,
         plan: Arc<Plan>,
     ) -> Result<Box<dyn Sandbox>, EngineError> {
-        let opened = self.serving(&plan)?.open(fresh_id("bj"), plan).await;
-        opened.map_err(|error| refused(policy, request, error))
+        let opened = self.serving(&plan)?.open(fresh_id("bj"), Arc::clone(&plan)).await;
+        let sandbox = opened.map_err(|error| refused(policy, request, error))?;
+        Ok(stand_at_doors(sandbox, &plan)?)
     }
 
     /// The wall that a plan was made for.

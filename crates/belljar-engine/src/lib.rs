@@ -3,6 +3,7 @@
 
 pub mod archive;
 mod cases;
+mod egress;
 pub mod environment;
 mod execute;
 #[cfg(test)]

@@ -208,6 +208,7 @@ pub(crate) async fn run_stages(
     let files = sandbox
         .collect(plan.outputs(), plan.limits().output().get())
         .await;
+    let network = sandbox.met(true).await;
     let receipt = sandbox.receipt();
     let completed_at = now();
     let (status, exit_code, signal, error) = match &last {
@@ -232,6 +233,7 @@ pub(crate) async fn run_stages(
         value: None,
         displays: Vec::new(),
         tool_calls: Vec::new(),
+        network,
         exception: None,
         state_lost: None,
         flags: Vec::new(),

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use belljar_core::command;
+use belljar_core::egress::Rule;
 use belljar_core::request::{Caller, FileIn, Stdin, Workspace};
 use belljar_core::{
     Access, Bytes, Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount,
@@ -174,6 +175,12 @@ impl<T> Builder<T> {
     /// Says yes to exactly this code, where a policy or the lack of a wall asks for that (R12, R37).
     pub fn approve(mut self) -> Self {
         self.request.approved = true;
+        self
+    }
+
+    /// A host that it may reach by name, such as `api.example.com:443` or `*.example.com`; all others it may not.
+    pub fn allow_host(mut self, rule: Rule) -> Self {
+        self.request.hosts.get_or_insert_default().push(rule);
         self
     }
 

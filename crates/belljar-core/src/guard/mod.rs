@@ -19,6 +19,7 @@ use crate::capabilities::{Capabilities, Support};
 use crate::command::{self, CommandError};
 use crate::control::{Control, Demand};
 use crate::denial::{Denial, DenialCode};
+use crate::egress::{self, Egress};
 use crate::environment::{Environment, EnvironmentUsed, HOST};
 use crate::limits::{LimitOverrides, Limits};
 use crate::mount::{Access, Mount};
@@ -47,6 +48,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     limits::check(policy, &request.limits)?;
     let session = session::check(policy, request)?;
     let network = check_network(policy, capabilities, request)?;
+    let egress = check_hosts(policy, network, request)?;
     check_mounts(policy, request)?;
     let limits = policy.limits.lowered(&request.limits);
     check_files(policy, &limits, request)?;
@@ -89,6 +91,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
             digest: environment.digest.clone(),
         }),
         network,
+        egress,
         session,
         required,
         caller: request.caller.clone(),
@@ -436,6 +439,44 @@ fn check_network(
         ));
     }
     Ok(asked)
+}
+
+/// Whom the guest may reach.
+fn check_hosts(policy: &Policy, network: NetworkPolicy, request: &Request) -> Result<Option<Egress>, Denial> {
+    let asked = request.hosts.as_deref();
+    for rule in asked.unwrap_or_default() {
+        if policy.allowed_hosts.iter().any(|allowed| allowed.covers(rule)) {
+            continue;
+        }
+        let known: Vec<_> = policy.allowed_hosts.iter().map(ToString::to_string).collect();
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            format!("only {}", known.join(", "))
+        };
+        return Err(egress::refusal(
+            rule.to_string(),
+            format!("policy `{}` does not allow `{rule}`, {known}", policy.policy_id),
+            &rule.line(),
+        ));
+    }
+    if network < NetworkPolicy::Restricted {
+        return match asked.and_then(<[_]>::first) {
+            None => Ok(None),
+            Some(rule) => Err(Denial::new(
+                DenialCode::NetworkNotAllowed,
+                "network_policy",
+                rule.to_string(),
+                format!("the request names hosts, and its network is `{network}`"),
+                "ask for network restricted",
+            )),
+        };
+    }
+    Ok(Some(Egress {
+        rules: asked.unwrap_or(&policy.allowed_hosts).to_vec(),
+        limits: policy.egress,
+        everything: network == NetworkPolicy::Full,
+    }))
 }
 
 fn check_mounts(policy: &Policy, request: &Request) -> Result<(), Denial> {

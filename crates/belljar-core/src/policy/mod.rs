@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 pub use toml_file::PolicyFileError;
 
 use crate::control::{Control, Demand};
+use crate::egress::{EgressLimits, Rule};
 use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
@@ -32,6 +33,10 @@ pub struct Policy {
     /// Images that may be named, a `*` at the end standing for anything; empty means any.
     pub allowed_images: Vec<String>,
     pub network: NetworkPolicy,
+    /// Hosts that may be reached where the network is restricted; private ones also where it is full.
+    pub allowed_hosts: Vec<Rule>,
+    /// How much may be sent and received.
+    pub egress: EgressLimits,
     pub limits: Limits,
     /// What sessions may do, their host tools and their imports.
     pub session: SessionRules,
@@ -65,6 +70,8 @@ impl Policy {
             providers: Vec::new(),
             allowed_images: Vec::new(),
             network: NetworkPolicy::None,
+            allowed_hosts: Vec::new(),
+            egress: EgressLimits::default(),
             limits,
             session: SessionRules::default(),
             allowed_languages: [Language::Python, Language::Javascript, Language::Bash].into(),
@@ -161,6 +168,10 @@ struct Flat<'a> {
     allowed_commands: &'a [String],
     allowed_mounts: Vec<String>,
     allowed_environments: &'a BTreeSet<EnvironmentName>,
+    allowed_hosts: &'a [Rule],
+    max_connections: u32,
+    max_receive_mb: u64,
+    max_send_mb: u64,
     providers: &'a [ProviderName],
     allowed_images: &'a [String],
     controls: &'a BTreeMap<Control, Demand>,
@@ -214,6 +225,10 @@ impl Serialize for Policy {
             allowed_commands: &self.allowed_commands,
             allowed_mounts: self.allowed_mounts.iter().map(Mount::to_string).collect(),
             allowed_environments: &self.allowed_environments,
+            allowed_hosts: &self.allowed_hosts,
+            max_connections: self.egress.connections,
+            max_receive_mb: self.egress.incoming.mib_ceil(),
+            max_send_mb: self.egress.outgoing.mib_ceil(),
             providers: &self.providers,
             allowed_images: &self.allowed_images,
             controls: &self.controls,

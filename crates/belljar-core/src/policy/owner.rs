@@ -54,6 +54,11 @@ impl Policy {
             policy.network = network;
             policy.allow_network = true;
         }
+        if let Some(hosts) = request.hosts.as_ref().filter(|hosts| !hosts.is_empty()) {
+            policy.allowed_hosts.clone_from(hosts);
+            policy.network = policy.permitted_network().max(NetworkPolicy::Restricted);
+            policy.allow_network = true;
+        }
         Ok(policy)
     }
 }

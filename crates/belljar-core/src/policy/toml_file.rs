@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::Policy;
 use crate::control::{Control, Demand};
+use crate::egress::{MOST_CONNECTIONS, MOST_RULES, Rule, RuleText};
 use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
@@ -69,6 +70,10 @@ struct PolicyFile {
     allowed_commands: Option<Vec<String>>,
     allowed_mounts: Option<Vec<Spanned<String>>>,
     allowed_environments: Option<Vec<Spanned<String>>>,
+    allowed_hosts: Option<Vec<Spanned<RuleText>>>,
+    max_connections: Option<Spanned<i64>>,
+    max_receive_mb: Option<Spanned<i64>>,
+    max_send_mb: Option<Spanned<i64>>,
     providers: Option<Vec<Spanned<String>>>,
     allowed_images: Option<Vec<Spanned<String>>>,
     controls: Option<BTreeMap<Spanned<String>, Spanned<String>>>,
@@ -158,6 +163,7 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
             .collect::<Result<_, _>>()?;
     }
     read_providers(&read, &mut policy, place)?;
+    read_network(&read, &mut policy, place)?;
     read_quotas(&read, &mut policy.quotas, place)?;
     read_session(&read, &mut policy.session, place)?;
     policy.allow_network = read.allow_network.unwrap_or(policy.allow_network);
@@ -231,6 +237,41 @@ fn read_providers(read: &PolicyFile, policy: &mut Policy, place: &Place<'_>) -> 
             }
         }
         policy.allowed_images = images.iter().map(|image| image.get_ref().clone()).collect();
+    }
+    Ok(())
+}
+
+fn read_network(read: &PolicyFile, policy: &mut Policy, place: &Place<'_>) -> Result<(), PolicyFileError> {
+    if let Some(hosts) = &read.allowed_hosts {
+        policy.allowed_hosts = hosts
+            .iter()
+            .map(|host| {
+                Rule::try_from(host.get_ref().clone())
+                    .map_err(|error| place.field(host, "allowed_hosts", error.to_string()))
+            })
+            .collect::<Result<_, _>>()?;
+        if hosts.len() > MOST_RULES {
+            return Err(place.error(
+                0,
+                Some("allowed_hosts".to_owned()),
+                format!("at most {MOST_RULES} rules can be"),
+            ));
+        }
+    }
+    if let Some(value) = &read.max_connections {
+        policy.egress.connections = not_negative(value, "max_connections", place)?.min(MOST_CONNECTIONS);
+    }
+    for (field, value, target) in [
+        (
+            "max_receive_mb",
+            &read.max_receive_mb,
+            &mut policy.egress.incoming,
+        ),
+        ("max_send_mb", &read.max_send_mb, &mut policy.egress.outgoing),
+    ] {
+        if let Some(value) = value {
+            *target = Bytes::from_mib(not_negative(value, field, place)?.into());
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belljar_core::egress::Log;
 use belljar_core::outcome::{Capture, CollectedFile};
 use belljar_core::provider::{Ended, Heard, LONGEST_MESSAGE, Stream};
 use belljar_core::record::code_hash;
@@ -267,8 +268,10 @@ impl Keeper {
             let why = format!("{why} {}", words.trim()).trim().to_owned();
             return Err(SessionError::CannotStart { why });
         }
+        let network = sandbox.met(false).await;
         let told = Told {
             files,
+            network,
             sandbox_id: sandbox.id().to_owned(),
             receipt: sandbox.receipt(),
             usage: Usage {
@@ -299,6 +302,7 @@ impl Keeper {
             value,
             displays: run.displays,
             tool_calls,
+            network: told.network,
             exception,
             state_lost: self.lost,
             flags: run
@@ -358,6 +362,7 @@ struct Told {
     receipt: Receipt,
     usage: Usage,
     files: Vec<CollectedFile>,
+    network: Log,
     started_at: f64,
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Filling {
     pub leash: Leash,
     pub control: OwnedFd,
     pub notes: Vec<Note>,
+    /// Sockets in its network.
+    pub doors: Vec<OwnedFd>,
     pub ended: oneshot::Receiver<()>,
     pub nursery: Arc<Nursery>,
     pub group: Option<SandboxGroup>,
@@ -135,6 +137,7 @@ impl Filling {
                 leash: self.leash,
                 control: self.control,
                 work_dir: self.work_dir.ok_or_else(out_of_turn)?,
+                doors: self.doors,
                 notes: self.notes,
                 ended: self.ended,
                 nursery: self.nursery,

@@ -44,6 +44,8 @@ pub(crate) struct MadeShell {
     pub control: OwnedFd,
     /// Handles of its namespaces, where they were asked for.
     pub namespaces: Vec<OwnedFd>,
+    /// Sockets in its network.
+    pub doors: Vec<OwnedFd>,
     /// What was observed of the root.
     pub notes: Vec<Note>,
 }
@@ -157,13 +159,16 @@ fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
 }
 
 /// The shell that was made. Where there is no room for its descriptors it has lost its end of the socket, and ends.
-fn made(fds: Option<Vec<OwnedFd>>, notes: Vec<Note>) -> MadeResult {
-    let mut fds = fds.unwrap_or_default().into_iter();
+fn made(fds: Option<Vec<OwnedFd>>, doors: u8, notes: Vec<Note>) -> MadeResult {
+    let mut fds = fds.unwrap_or_default();
+    let doors = fds.split_off(fds.len().saturating_sub(usize::from(doors)));
+    let mut fds = fds.into_iter();
     match (fds.next(), fds.next()) {
         (Some(pidfd), Some(control)) => Ok(MadeShell {
             pidfd,
             control,
             namespaces: fds.collect(),
+            doors,
             notes,
         }),
         _ => Err(StepFailure {
@@ -184,10 +189,10 @@ fn listen(socket: &OwnedFd, pending: &Mutex<Pending>) {
                 }
                 pending.failure = Some(failure);
             }
-            NurseryEvent::Made { shell } => {
+            NurseryEvent::Made { shell, doors } => {
                 let notes = pending.notes.clone();
                 if let Some(sender) = pending.made.remove(&shell) {
-                    let _ = sender.send(made(fds, notes));
+                    let _ = sender.send(made(fds, doors, notes));
                 }
             }
             NurseryEvent::Failed { shell, failure } => {

@@ -76,6 +76,8 @@ pub(crate) struct RaisedShell {
     pub leash: Leash,
     pub control: OwnedFd,
     pub work_dir: OwnedFd,
+    /// Sockets in its network.
+    pub doors: Vec<OwnedFd>,
     pub notes: Vec<Note>,
     pub ended: oneshot::Receiver<()>,
     pub nursery: Arc<Nursery>,
@@ -249,6 +251,7 @@ impl Rising {
             leash,
             control: made.control,
             notes: made.notes,
+            doors: made.doors,
             ended: self.asked.ended,
             nursery: self.nursery,
             group: self.group,

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use belljar_core::outcome::CollectedFile;
-use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, StageEnd, StageIo};
+use belljar_core::provider::{BoxFuture, Doors, Ended, Heard, Interpreting, StageEnd, StageIo};
 use belljar_core::request::FileIn;
 use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage, Weight};
 
@@ -22,6 +22,7 @@ use super::shell::{Shell, step_text};
 use super::spec::{self, Machine};
 use super::watch::Watch;
 use super::{collect, probe, provider, put, receipt, warm};
+use crate::doors;
 use crate::weaken;
 use crate::wire::{InitRequest, Note, StepFailure};
 
@@ -325,6 +326,11 @@ impl Sandbox for NativeSandbox {
             collect::collect(self.shell.work_dir.as_fd(), paths, limit)
         };
         Box::pin(std::future::ready(files))
+    }
+
+    fn take_doors(&mut self) -> Option<Doors> {
+        let doors = std::mem::take(&mut self.shell.doors);
+        (!doors.is_empty()).then(|| doors::sort(doors))
     }
 
     fn receipt(&self) -> Receipt {

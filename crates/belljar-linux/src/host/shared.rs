@@ -274,7 +274,12 @@ impl Shared {
             isolation: IsolationLevel::Process,
             controls: self.controls().clone(),
             essential: ESSENTIAL.into(),
-            networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
+            networks: [
+                NetworkPolicy::None,
+                NetworkPolicy::Local,
+                NetworkPolicy::Restricted,
+            ]
+            .into(),
             languages: languages
                 .iter()
                 .filter_map(|language| Some((*language, self.toolchain(*language, with_versions)?)))

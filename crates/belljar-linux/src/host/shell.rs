@@ -26,6 +26,8 @@ pub(crate) struct Shell {
     /// What it said while something else was waited for.
     early: VecDeque<InitEvent>,
     pub work_dir: OwnedFd,
+    /// Sockets in its network, until somebody takes them.
+    pub doors: Vec<OwnedFd>,
     pub notes: Vec<Note>,
     ended: Option<oneshot::Receiver<()>>,
     /// Keeps the nursery alive as long as a shell of it is.
@@ -43,6 +45,7 @@ impl Shell {
             heard: VecDeque::new(),
             early: VecDeque::new(),
             work_dir: raised.work_dir,
+            doors: raised.doors,
             notes: raised.notes,
             ended: Some(raised.ended),
             nursery: raised.nursery,

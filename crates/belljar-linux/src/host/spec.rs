@@ -10,7 +10,9 @@ use belljar_core::{NetworkPolicy, Plan, Stage, StageKind};
 
 use super::rootfs::HostRoot;
 use crate::nursery::root::is_below_scratch;
-use crate::wire::{CgroupJoin, GuestLimits, GuestSpec, HostIds, RootSpec, ShellSpec, Tree, TreeKind};
+use crate::wire::{
+    CgroupJoin, GuestLimits, GuestSpec, HostIds, RootSpec, ShellNetwork, ShellSpec, Tree, TreeKind,
+};
 
 /// What of the machine a spec depends on.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +84,20 @@ pub(crate) fn shell(plan: &Plan) -> ShellSpec {
         disk_bytes: disk,
         // Empty files cost memory of the kernel's own: one for every two KiB of disk is plenty.
         inodes: (disk >> 11).clamp(1024, 1 << 20),
-        loopback: plan.network() == NetworkPolicy::Local,
+        network: network(plan),
         cgroup: CgroupJoin::None,
         namespaces: false,
+    }
+}
+
+/// What the network of `plan`'s sandbox has in it.
+fn network(plan: &Plan) -> ShellNetwork {
+    match (plan.network(), plan.egress()) {
+        (NetworkPolicy::None, _) => ShellNetwork::Nothing,
+        (NetworkPolicy::Local, _) => ShellNetwork::Loopback,
+        (NetworkPolicy::Restricted | NetworkPolicy::Full, egress) => ShellNetwork::Doors {
+            ports: egress.map_or_else(Vec::new, |egress| egress.ports().into_iter().collect()),
+        },
     }
 }
 

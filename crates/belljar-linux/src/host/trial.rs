@@ -8,7 +8,7 @@ use belljar_core::{Control, ProviderError, Support};
 use super::cgroup::GroupLimits;
 use super::raise::{self, RaisedShell, Wanted};
 use super::shared::Shared;
-use crate::wire::{CgroupJoin, Note, RootSpec, ShellSpec};
+use crate::wire::{CgroupJoin, Note, RootSpec, ShellNetwork, ShellSpec};
 
 /// Corrects what was found by looking with what happens when it is done.
 pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Support>) {
@@ -61,7 +61,7 @@ pub(super) fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> 
         shell: ShellSpec {
             disk_bytes: 1 << 20,
             inodes: 1024,
-            loopback: true,
+            network: ShellNetwork::Loopback,
             cgroup: CgroupJoin::None,
             namespaces: false,
         },

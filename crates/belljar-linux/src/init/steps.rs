@@ -179,7 +179,7 @@ mod tests {
         ShellSpec {
             disk_bytes: 1 << 20,
             inodes: 1024,
-            loopback: true,
+            network: crate::wire::ShellNetwork::Loopback,
             cgroup,
             namespaces: false,
         }

@@ -35,6 +35,8 @@ struct Made {
     control: OwnedFd,
     /// Handles of its namespaces, where they were asked for.
     namespaces: Vec<OwnedFd>,
+    /// Sockets in its network.
+    doors: Vec<OwnedFd>,
 }
 
 impl Nursery<'_> {
@@ -42,9 +44,14 @@ impl Nursery<'_> {
     pub(super) fn make_shell(&mut self, number: u64, spec: &ShellSpec, fds: &[OwnedFd]) -> io::Result<()> {
         match self.try_make(number, spec, fds) {
             Ok(made) => {
-                let fds = [&made.pidfd, &made.control].into_iter().chain(&made.namespaces);
+                let fds = [&made.pidfd, &made.control].into_iter();
+                let fds = fds.chain(&made.namespaces).chain(&made.doors);
                 let fds: Vec<_> = fds.map(AsFd::as_fd).collect();
-                wire::send(self.control, &NurseryEvent::Made { shell: number }, &fds)
+                let event = NurseryEvent::Made {
+                    shell: number,
+                    doors: made.doors.len() as u8,
+                };
+                wire::send(self.control, &event, &fds)
             }
             Err(failure) => {
                 let failed = NurseryEvent::Failed {
@@ -80,7 +87,7 @@ impl Nursery<'_> {
         lease: Option<Lease>,
     ) -> StepResult<Made> {
         // First: a socket belongs to the network in which it was made.
-        at("Network", self.network.hand_over(spec.loopback))?;
+        let doors = at("Network", self.network.hand_over(&spec.network))?;
         let (control, init_end) = at("Channel", wire::pair())?;
         // Init waits on this until its ids are mapped; should the nursery die before, init goes with it. Whoever is woken by a pipe or
         // a socket waits until the one who wakes it has to, and here neither is to wait for the other.
@@ -125,6 +132,7 @@ impl Nursery<'_> {
             pidfd,
             control,
             namespaces,
+            doors,
         })
     }
 

@@ -5,9 +5,12 @@
 //! nothing else to do: at any time there is at most one that nobody has been in.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::time::Timespec;
 
+use super::doors;
+use crate::wire::ShellNetwork;
 use crate::{sys, weaken};
 
 /// For so long a nursery has nothing to do before it makes a network: the shell that it has just made has yet to be raised.
@@ -40,13 +43,21 @@ impl Network {
         self.refused = self.make().is_err();
     }
 
-    /// Has it ready for a child that is born now, with a loopback interface where that is wanted.
-    pub(super) fn hand_over(&mut self, loopback: bool) -> io::Result<()> {
+    /// Has it ready for a child that is born now, with what is wanted in it. Returns its doors.
+    pub(super) fn hand_over(&mut self, wanted: &ShellNetwork) -> io::Result<Vec<OwnedFd>> {
         self.make()?;
         // Whatever becomes of that child, nobody else gets it.
         self.is_new = false;
         self.refused = false;
-        if loopback { sys::net::loopback_up() } else { Ok(()) }
+        match wanted {
+            ShellNetwork::Nothing => Ok(Vec::new()),
+            ShellNetwork::Loopback => sys::net::loopback_up().map(|()| Vec::new()),
+            ShellNetwork::Doors { ports } => {
+                sys::net::loopback_up()?;
+                sys::net::everything_is_local()?;
+                doors::open(ports)
+            }
+        }
     }
 
     fn make(&mut self) -> io::Result<()> {

@@ -38,9 +38,11 @@ pub(crate) enum NurseryEvent {
     },
     /// There will be no root and no shell.
     SetupFailed(StepFailure),
-    /// Descriptors: init's pidfd, the engine's end of init's control socket.
+    /// Descriptors: init's pidfd, the engine's end of init's control socket, handles of its namespaces where they were asked
+    /// for, and so many doors.
     Made {
         shell: u64,
+        doors: u8,
     },
     Failed {
         shell: u64,
@@ -153,10 +155,22 @@ impl RootSpec {
 pub(crate) struct ShellSpec {
     pub disk_bytes: u64,
     pub inodes: u64,
-    pub loopback: bool,
+    pub network: ShellNetwork,
     pub cgroup: CgroupJoin,
     /// Whether handles of its namespaces are wanted, for a warm interpreter's fork to enter.
     pub namespaces: bool,
+}
+
+/// What a shell's network has in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum ShellNetwork {
+    Nothing,
+    /// The guest itself.
+    Loopback,
+    /// Whoever stands at its doors: every address leads there, on these ports and to a resolver.
+    Doors {
+        ports: Vec<u16>,
+    },
 }
 
 /// A shell's namespaces, in the order in which a fork enters them. The network is the nursery's to give, so it is entered with the

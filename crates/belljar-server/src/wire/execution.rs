@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use belljar_core::egress::Rule;
 use belljar_core::request::{Caller, Content, FileIn, Stdin, Workspace};
 use belljar_core::{
     Control, Demand, EnvironmentName, GuestPath, Language, LimitOverrides, Mount, NetworkPolicy,
@@ -67,6 +68,9 @@ pub struct ExecutionRequest {
     pub approved: bool,
     /// `none`, `local`, `restricted` or `full`; what the policy gives unless said.
     pub network: Option<String>,
+    /// The only hosts to be reached, `"example.com:443"` or `{"host": …}`; all that the policy allows unless said.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub allowed_hosts: Option<Vec<serde_json::Value>>,
     pub limits: LimitWishes,
     /// Controls without which nothing may run.
     pub require: Vec<String>,
@@ -213,6 +217,13 @@ impl ExecutionRequest {
         if let Some(network) = &self.network {
             request.network = Some(read::<NetworkPolicy>("network", network)?);
         }
+        if let Some(hosts) = &self.allowed_hosts {
+            let rules = hosts.iter().map(|host| {
+                serde_json::from_value::<Rule>(host.clone())
+                    .map_err(|error| WireError::new("allowed_hosts", error.to_string()))
+            });
+            request.hosts = Some(rules.collect::<Result<_, _>>()?);
+        }
         for control in &self.require {
             request
                 .controls
@@ -269,6 +280,12 @@ impl ExecutionRequest {
             image: request.image.clone(),
             approved: request.approved,
             network: request.network.map(|network| network.word().to_owned()),
+            allowed_hosts: request.hosts.as_ref().map(|rules| {
+                let values = rules
+                    .iter()
+                    .map(|rule| serde_json::to_value(rule).unwrap_or_default());
+                values.collect()
+            }),
             limits: LimitWishes::of(&request.limits),
             require: request
                 .controls

@@ -51,6 +51,10 @@ pub struct Outcome {
     pub value: Option<Value>,
     pub displays: Vec<Display>,
     pub tool_calls: Vec<ToolCall>,
+    /// Whom it asked for and connected to, where it may reach anybody.
+    #[serde(default, skip_serializing_if = "core::egress::Log::is_empty")]
+    #[schema(value_type = Object)]
+    pub network: core::egress::Log,
     /// What it raised, in a session.
     #[schema(value_type = Option<Object>)]
     pub exception: Option<core::Exception>,
@@ -204,6 +208,7 @@ impl From<&core::Outcome> for Outcome {
                 })
                 .collect(),
             tool_calls: outcome.tool_calls.iter().map(ToolCall::from).collect(),
+            network: outcome.network.clone(),
             exception: outcome.exception.clone(),
             state_lost: outcome.state_lost.map(|lost| lost.word().to_owned()),
             flags: outcome.flags.clone(),
@@ -318,6 +323,7 @@ impl Outcome {
             value: value(&self.value)?,
             displays,
             tool_calls: serde_json::from_value(json(&self.tool_calls))?,
+            network: self.network.clone(),
             exception: self.exception.clone(),
             state_lost: self.state_lost.as_deref().map(from_word).transpose()?,
             flags: self.flags.clone(),

@@ -44,6 +44,9 @@ pub struct SessionRequest {
     /// Somebody says yes to all that it will execute, for an engine of one's own.
     pub approved: bool,
     pub network: Option<String>,
+    /// The only hosts to be reached; all that the policy allows unless said.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub allowed_hosts: Option<Vec<serde_json::Value>>,
     /// For each execution.
     pub limits: LimitWishes,
     /// Controls without which nothing may run.
@@ -85,6 +88,7 @@ impl SessionRequest {
             image: self.image.clone(),
             approved: self.approved,
             network: self.network.clone(),
+            allowed_hosts: self.allowed_hosts.clone(),
             limits: self.limits.clone(),
             require: self.require.clone(),
             tenant_id: self.tenant_id.clone(),
@@ -145,6 +149,7 @@ impl SessionRequest {
             image: like.image,
             approved: like.approved,
             network: like.network,
+            allowed_hosts: like.allowed_hosts,
             limits: like.limits,
             require: like.require,
             allow_imports: wishes.imports.clone(),

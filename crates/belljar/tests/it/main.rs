@@ -17,6 +17,7 @@ mod fidelity;
 mod harness;
 mod languages;
 mod machine;
+mod network;
 mod requirements;
 mod service;
 mod session;

@@ -60,6 +60,14 @@ pub(crate) struct BatchArgs {
           help_heading = "What every line has, unless it says otherwise")]
     pub(crate) network: Option<String>,
 
+    /// A host that it may reach by name, or all below one, on the ports of HTTP and HTTPS unless said (repeatable)
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        help_heading = "What every line has, unless it says otherwise"
+    )]
+    pub(crate) allow_host: Vec<String>,
+
     #[command(flatten)]
     pub(crate) wall: WallArgs,
 

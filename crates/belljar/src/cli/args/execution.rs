@@ -112,6 +112,10 @@ pub(crate) struct ExecutionArgs {
           help_heading = "What goes in and out")]
     pub(crate) network: Option<String>,
 
+    /// A host that it may reach by name, or all below one, on the ports of HTTP and HTTPS unless said (repeatable)
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "What goes in and out")]
+    pub(crate) allow_host: Vec<String>,
+
     #[command(flatten)]
     pub(crate) wall: WallArgs,
 

@@ -59,6 +59,10 @@ pub(crate) struct SessionArgs {
           help_heading = "What goes in")]
     pub(crate) network: Option<String>,
 
+    /// A host that it may reach by name, or all below one, on the ports of HTTP and HTTPS unless said (repeatable)
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "What goes in")]
+    pub(crate) allow_host: Vec<String>,
+
     #[command(flatten)]
     pub(crate) wall: WallArgs,
 

@@ -47,6 +47,7 @@ pub(crate) fn batch(args: &BatchArgs, here: &Here) -> Result<BatchSettings, Prob
         .as_deref()
         .map(|word| inputs::word(word, "--network"))
         .transpose()?;
+    defaults.hosts = inputs::hosts(&args.allow_host)?;
     inputs::wall(&args.wall, &mut defaults)?;
     for word in &args.require {
         defaults

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use belljar::{FileIn, GuestPath, Mount, Request, Source};
+use belljar_core::egress::{Rule, RuleError};
 use belljar_core::status::UnknownWord;
 
 use super::super::args::WallArgs;
@@ -174,6 +175,18 @@ pub(super) fn mounts(texts: &[String], directory: &Path) -> Result<Vec<Mount>, P
             }
         })
         .collect()
+}
+
+/// Hosts that may be reached; none were named: whatever the policy has.
+pub(super) fn hosts(texts: &[String]) -> Result<Option<Vec<Rule>>, Problem> {
+    let rules = texts.iter().map(|text| {
+        text.parse().map_err(|error: RuleError| {
+            Problem::usage(format!("--allow-host: {error}"))
+                .hint("for example --allow-host api.example.com:443, or '*.example.com' for all below it")
+        })
+    });
+    let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+    Ok((!rules.is_empty()).then_some(rules))
 }
 
 /// The wall that was asked for, and whether the code is trusted.

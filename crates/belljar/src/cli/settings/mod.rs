@@ -138,6 +138,7 @@ fn resolve(
         .as_deref()
         .map(|word| inputs::word(word, "--network"))
         .transpose()?;
+    request.hosts = inputs::hosts(&args.allow_host)?;
     for word in &args.require {
         request
             .controls

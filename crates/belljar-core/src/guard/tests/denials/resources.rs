@@ -40,8 +40,68 @@ fn add_environment(world: &mut World, name: &str) {
     world.capabilities.environments.insert(made.name.clone(), made);
 }
 
+/// A world whose policy lets hosts be reached.
+fn restrict(world: &mut World, asked: &[&str]) {
+    world.policy.network = NetworkPolicy::Restricted;
+    world.policy.allow_network = true;
+    world.policy.allowed_hosts = vec!["*.example.com:443".parse().unwrap()];
+    world.capabilities.networks.insert(NetworkPolicy::Restricted);
+    world.request.hosts = Some(
+        asked
+            .iter()
+            .map(|text| serde_json::from_str(text).unwrap())
+            .collect(),
+    );
+}
+
 pub(super) fn network_rows() -> Vec<Row> {
     vec![
+        Row {
+            name: "a host that the policy does not name",
+            spoil: |world| restrict(world, &["\"a.example.com:443\"", "\"example.org:443\""]),
+            code: DenialCode::HostNotAllowed,
+            rule: "allowed_hosts",
+            value: "example.org:443",
+            fix: "add \"example.org:443\" to allowed_hosts in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "a host on a port that the policy does not name",
+            spoil: |world| restrict(world, &["\"a.example.com:8443\""]),
+            code: DenialCode::HostNotAllowed,
+            rule: "allowed_hosts",
+            value: "a.example.com:8443",
+            fix: "add \"a.example.com:8443\" to allowed_hosts in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "a host with private addresses that the policy does not name",
+            spoil: |world| {
+                restrict(
+                    world,
+                    &[
+                        r#"{"host": "a.example.com", "ports": [443], "addresses": ["10.0.0.0/8"], "protocol": "tcp"}"#,
+                    ],
+                );
+            },
+            code: DenialCode::HostNotAllowed,
+            rule: "allowed_hosts",
+            value: "a.example.com:443",
+            fix: "add { host = \"a.example.com\", ports = [443], protocol = \"tcp\", addresses = [\"10.0.0.0/8\"] } to allowed_hosts in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "hosts without a network",
+            spoil: |world| {
+                restrict(world, &["\"a.example.com:443\""]);
+                world.request.network = Some(NetworkPolicy::None);
+            },
+            code: DenialCode::NetworkNotAllowed,
+            rule: "network_policy",
+            value: "a.example.com:443",
+            fix: "ask for network restricted",
+            mend: Mend::By(|world| world.request.network = Some(NetworkPolicy::Restricted)),
+        },
         Row {
             name: "neither network field permits it",
             spoil: |world| world.request.network = Some(NetworkPolicy::Local),

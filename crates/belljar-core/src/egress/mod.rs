@@ -1,0 +1,94 @@
+//! Which hosts a guest may reach, and what came of it. What the network itself is, is a provider's.
+
+pub mod address;
+mod event;
+mod host;
+mod rule;
+
+pub use address::{Block, is_public};
+pub use event::{Event, Log, Met};
+pub use host::{Host, HostError, HostName};
+pub use rule::{Protocol, Rule, RuleError, RuleFields, RuleText};
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::denial::{Denial, DenialCode};
+use crate::units::Bytes;
+
+/// The most rules of one policy.
+pub const MOST_RULES: usize = 1000;
+/// The most connections at once that a policy can permit.
+pub const MOST_CONNECTIONS: u32 = 10_000;
+
+/// How much a run may send and receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EgressLimits {
+    /// Connections at once.
+    pub connections: u32,
+    /// Bytes that come in, of one run or session.
+    pub incoming: Bytes,
+    /// Bytes that go out, of one run or session.
+    pub outgoing: Bytes,
+}
+
+impl Default for EgressLimits {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            incoming: Bytes::from_mib(4096),
+            outgoing: Bytes::from_mib(1024),
+        }
+    }
+}
+
+/// What a plan lets its guest reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Egress {
+    pub rules: Vec<Rule>,
+    pub limits: EgressLimits,
+    /// Whether everything public may be reached beside what the rules say.
+    pub everything: bool,
+}
+
+impl Egress {
+    /// Ports that somebody has to listen on.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        self.rules
+            .iter()
+            .flat_map(|rule| rule.ports.iter().copied())
+            .collect()
+    }
+
+    /// Whether that name means anything here.
+    pub fn knows(&self, name: &HostName) -> bool {
+        self.everything || self.rules.iter().any(|rule| rule.host.has_name(name))
+    }
+
+    /// The rules for that name and port.
+    pub fn rules_of<'a>(&'a self, name: &'a HostName, port: u16) -> impl Iterator<Item = &'a Rule> {
+        self.rules
+            .iter()
+            .filter(move |rule| rule.host.has_name(name) && rule.ports.contains(&port))
+    }
+
+    /// The rules for that address and port, as the policy names it.
+    pub fn rules_of_address(&self, address: IpAddr, port: u16) -> impl Iterator<Item = &Rule> {
+        self.rules
+            .iter()
+            .filter(move |rule| rule.host == Host::Address(address) && rule.ports.contains(&port))
+    }
+}
+
+/// A refusal of one host, with the line that would let it through.
+pub fn refusal(value: impl Into<String>, message: impl Into<String>, line: &str) -> Denial {
+    Denial::new(
+        DenialCode::HostNotAllowed,
+        "allowed_hosts",
+        value,
+        message,
+        format!("add {line} to allowed_hosts in the policy"),
+    )
+}

@@ -1,0 +1,125 @@
+//! From a name to a connection: looked up here, every address checked, and exactly one that was checked is dialled.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belljar_core::egress::{Egress, HostName, Rule, is_public};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, Semaphore};
+
+/// For how long what was looked up is used. It is what was checked, so nobody can change it meanwhile.
+const FRESH: Duration = Duration::from_secs(5);
+/// How long one address may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many lookups of one sandbox are under way at once: each holds a thread.
+const LOOKUPS: usize = 8;
+/// The most names whose addresses are remembered.
+const MOST_REMEMBERED: usize = 1024;
+
+/// Looks names up for one sandbox.
+#[derive(Debug)]
+pub(super) struct Dialler {
+    remembered: Mutex<HashMap<HostName, Arc<Mutex<Option<Found>>>>>,
+    lookups: Semaphore,
+}
+
+/// The addresses of a name, and when they were found.
+#[derive(Debug)]
+struct Found {
+    since: Instant,
+    addresses: Vec<IpAddr>,
+}
+
+/// Why nobody was dialled.
+#[derive(Debug)]
+pub(super) enum NotDialled {
+    /// The name has an address that is not for guests.
+    Private(IpAddr),
+    /// It has none, or nobody answers.
+    Failed(io::Error),
+}
+
+impl Default for Dialler {
+    fn default() -> Self {
+        Self {
+            remembered: Mutex::default(),
+            lookups: Semaphore::new(LOOKUPS),
+        }
+    }
+}
+
+impl Dialler {
+    /// The addresses of a name, as this machine finds them.
+    pub(super) async fn look_up(&self, name: &HostName) -> io::Result<Vec<IpAddr>> {
+        let found = {
+            let mut remembered = self.remembered.lock().await;
+            if remembered.len() >= MOST_REMEMBERED {
+                remembered.clear();
+            }
+            Arc::clone(remembered.entry(name.clone()).or_default())
+        };
+        // Whoever wants the same name at the same time waits for the same answer.
+        let mut found = found.lock().await;
+        if let Some(found) = found.as_ref().filter(|found| found.since.elapsed() < FRESH) {
+            return Ok(found.addresses.clone());
+        }
+        let _turn = self.lookups.acquire().await.map_err(io::Error::other)?;
+        let looked_up = tokio::net::lookup_host((name.as_str(), 0)).await?;
+        let mut addresses: Vec<IpAddr> = looked_up.map(|address| address.ip()).collect();
+        addresses.dedup();
+        if addresses.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        *found = Some(Found {
+            since: Instant::now(),
+            addresses: addresses.clone(),
+        });
+        Ok(addresses)
+    }
+
+    /// Connects to a name under the first of these rules that permits all of its addresses.
+    pub(super) async fn dial<'a>(
+        &self,
+        egress: &Egress,
+        rules: &[&'a Rule],
+        name: &HostName,
+        port: u16,
+    ) -> Result<(TcpStream, Option<&'a Rule>), NotDialled> {
+        let addresses = self.look_up(name).await.map_err(NotDialled::Failed)?;
+        let fits = |rule: &&&Rule| addresses.iter().all(|address| rule.permits_address(*address));
+        let rule = rules.iter().find(fits).copied();
+        let strange = |address: &&IpAddr| !is_public(**address);
+        if rule.is_none()
+            && let Some(private) = addresses.iter().find(strange)
+        {
+            return Err(NotDialled::Private(*private));
+        }
+        if rule.is_none() && !egress.everything {
+            return Err(NotDialled::Failed(io::Error::from(
+                io::ErrorKind::PermissionDenied,
+            )));
+        }
+        let stream = connect(&addresses, port).await.map_err(NotDialled::Failed)?;
+        Ok((stream, rule))
+    }
+}
+
+/// Connects to the first of these that answers.
+pub(super) async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in addresses {
+        let dialling = TcpStream::connect(SocketAddr::new(*address, port));
+        match tokio::time::timeout(PATIENCE, dialling).await {
+            Ok(Ok(stream)) => {
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::Error::from(io::ErrorKind::TimedOut),
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,579 @@
+//! Requests of HTTP in the clear, one after the other on one connection: each is looked at before a byte of it goes on.
+//!
+//! The bytes are the guest's, and a server at the other end reads them as well. So whatever two readers could take for different
+//! things is refused: two lengths, a length and chunks, folded lines, bare line ends, odd spaces.
+
+/// The longest head of a request.
+const LONGEST_HEAD: usize = 64 << 10;
+/// The longest line of a chunk's size, or of what follows the last one.
+const LONGEST_LINE: usize = 8 << 10;
+
+/// What a request's head says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub method: String,
+    /// Without a query.
+    pub path: String,
+    /// Whom it is for, each time it says so.
+    pub hosts: Vec<String>,
+    /// Whether it asks for another protocol.
+    pub upgrade: bool,
+    body: Body,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Sized(u64),
+    Chunked,
+}
+
+/// Why a request does not go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("a request could be read in two ways: {0}")]
+    Ambiguous(&'static str),
+    /// Whoever looked at it said no.
+    #[error("{0}")]
+    ByRule(String),
+}
+
+/// Where in the stream of requests it is.
+#[derive(Debug, PartialEq, Eq)]
+enum At {
+    Head,
+    Sized(u64),
+    ChunkSize,
+    Chunk(u64),
+    /// Between a chunk and its line end; how much of that has come.
+    ChunkEnd,
+    Trailer,
+    /// After a request for another protocol: what comes next depends on the answer.
+    Waiting,
+    /// Another protocol.
+    Opaque,
+}
+
+/// Looks at requests as they come.
+#[derive(Debug)]
+pub(super) struct Requests {
+    at: At,
+    /// What of a head or a line has come.
+    held: Vec<u8>,
+    count: u64,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self {
+            at: At::Head,
+            held: Vec::new(),
+            count: 0,
+        }
+    }
+}
+
+impl Requests {
+    /// Takes what came, and gives to `pass` what may go on. Heads go to `permit` first.
+    pub(super) fn take(
+        &mut self,
+        mut bytes: &[u8],
+        permit: &mut dyn FnMut(&Head) -> Result<(), String>,
+        pass: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
+        while !bytes.is_empty() {
+            match self.at {
+                At::Head => {
+                    let taken = self.hold_head(bytes)?;
+                    bytes = &bytes[taken..];
+                    if self.held.ends_with(b"\r\n\r\n") {
+                        self.begin(permit)?;
+                        pass.append(&mut self.held);
+                    }
+                }
+                At::Sized(left) | At::Chunk(left) => {
+                    let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                    let (now, rest) = bytes.split_at(count);
+                    pass.extend_from_slice(now);
+                    bytes = rest;
+                    let left = left - count as u64;
+                    self.at = match (&self.at, left) {
+                        (At::Sized(_), 0) => At::Head,
+                        (At::Sized(_), left) => At::Sized(left),
+                        (_, 0) => At::ChunkEnd,
+                        (_, left) => At::Chunk(left),
+                    };
+                }
+                At::ChunkSize | At::ChunkEnd | At::Trailer => {
+                    let taken = self.hold_line(bytes)?;
+                    bytes = &bytes[taken..];
+                    if self.held.ends_with(b"\r\n") {
+                        self.after_line()?;
+                        pass.append(&mut self.held);
+                    }
+                }
+                // Nobody sends before it has been answered.
+                At::Waiting => {
+                    return Err(Refused::Ambiguous(
+                        "more of it came before another protocol was agreed on",
+                    ));
+                }
+                At::Opaque => {
+                    pass.extend_from_slice(bytes);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the answer to another protocol has to come first.
+    pub(super) fn waits(&self) -> bool {
+        self.at == At::Waiting
+    }
+
+    /// The answer to a request for another protocol has come.
+    pub(super) fn answered(&mut self, agreed: bool) {
+        if self.waits() {
+            self.at = if agreed { At::Opaque } else { At::Head };
+        }
+    }
+
+    /// Whether no request is half sent.
+    pub(super) fn is_between(&self) -> bool {
+        self.at == At::Head && self.held.is_empty()
+    }
+
+    fn hold_head(&mut self, bytes: &[u8]) -> Result<usize, Refused> {
+        // The end may have begun in what is held.
+        let begin = self.held.len().saturating_sub(3);
+        let before = self.held.len();
+        let room = LONGEST_HEAD.saturating_sub(before).min(bytes.len());
+        self.held.extend_from_slice(&bytes[..room]);
+        let end = self.held[begin..].windows(4).position(|four| four == b"\r\n\r\n");
+        match end {
+            Some(at) => {
+                self.held.truncate(begin + at + 4);
+                Ok(self.held.len() - before)
+            }
+            None if self.held.len() >= LONGEST_HEAD => Err(Refused::Ambiguous("its head is too long")),
+            None => Ok(room),
+        }
+    }
+
+    fn hold_line(&mut self, bytes: &[u8]) -> Result<usize, Refused> {
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(bytes.len(), |at| at + 1);
+        if self.held.len() + end > LONGEST_LINE {
+            return Err(Refused::Ambiguous("a line of a chunk is too long"));
+        }
+        self.held.extend_from_slice(&bytes[..end]);
+        if self.held.ends_with(b"\n") && !self.held.ends_with(b"\r\n") {
+            return Err(Refused::Ambiguous("a line ends oddly"));
+        }
+        Ok(end)
+    }
+
+    fn begin(&mut self, permit: &mut dyn FnMut(&Head) -> Result<(), String>) -> Result<(), Refused> {
+        let head = read(&self.held)?;
+        permit(&head).map_err(Refused::ByRule)?;
+        self.count += 1;
+        self.at = match head.body {
+            // The answer can only be told apart where it is the first.
+            _ if head.upgrade && (self.count > 1 || head.body != Body::Sized(0)) => {
+                return Err(Refused::Ambiguous("another protocol is asked for in the middle"));
+            }
+            _ if head.upgrade => At::Waiting,
+            Body::Sized(0) => At::Head,
+            Body::Sized(size) => At::Sized(size),
+            Body::Chunked => At::ChunkSize,
+        };
+        Ok(())
+    }
+
+    fn after_line(&mut self) -> Result<(), Refused> {
+        let line = &self.held[..self.held.len() - 2];
+        self.at = match self.at {
+            At::ChunkSize => {
+                // What may follow the size is for nobody.
+                let digits = line.len();
+                let plain = (1..=15).contains(&digits) && line.iter().all(u8::is_ascii_hexdigit);
+                let size = std::str::from_utf8(line).ok().filter(|_| plain);
+                match size.and_then(|text| u64::from_str_radix(text, 16).ok()) {
+                    Some(0) => At::Trailer,
+                    Some(size) => At::Chunk(size),
+                    None => return Err(Refused::Ambiguous("the size of a chunk is none")),
+                }
+            }
+            At::ChunkEnd if line.is_empty() => At::ChunkSize,
+            At::Trailer if line.is_empty() => At::Head,
+            At::Trailer => {
+                header(line).ok_or(Refused::Ambiguous("a line after the last chunk is none"))?;
+                At::Trailer
+            }
+            _ => return Err(Refused::Ambiguous("a chunk ends oddly")),
+        };
+        Ok(())
+    }
+}
+
+/// Whether these bytes begin a request; nothing while that cannot be told.
+pub(super) fn begins(bytes: &[u8]) -> Option<bool> {
+    const METHODS: [&str; 9] = [
+        "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT",
+    ];
+    // Servers pass over empty lines, and some take methods in any case and requests without a version.
+    let text = bytes.trim_ascii_start();
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
+    let is_whole = line.len() < text.len() || line.len() >= LONGEST_LINE;
+    let word = line.split(u8::is_ascii_whitespace).next().unwrap_or(line);
+    if !word.iter().all(u8::is_ascii_alphabetic) || (word.is_empty() && !text.is_empty()) {
+        return Some(false);
+    }
+    let known = METHODS
+        .iter()
+        .any(|method| word.eq_ignore_ascii_case(method.as_bytes()));
+    match (known && word.len() < line.len(), is_whole) {
+        (true, _) => Some(true),
+        (false, true) => Some(line.windows(5).any(|five| five.eq_ignore_ascii_case(b"HTTP/"))),
+        (false, false) => None,
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// A header's name, in lower case, and its value.
+fn header(line: &[u8]) -> Option<(String, String)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    let plain = |byte: &u8| *byte == b'\t' || (0x20..0x7f).contains(byte) || *byte >= 0x80;
+    if name.is_empty() || !name.iter().copied().all(is_token) || !value.iter().all(plain) {
+        return None;
+    }
+    let value = String::from_utf8_lossy(value.trim_ascii()).into_owned();
+    Some((String::from_utf8_lossy(name).to_ascii_lowercase(), value))
+}
+
+fn read(head: &[u8]) -> Result<Head, Refused> {
+    let no = Refused::Ambiguous;
+    let text = head.strip_suffix(b"\r\n\r\n").unwrap_or(head);
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let mut next = || -> Result<Option<&[u8]>, Refused> {
+        let Some(line) = lines.next() else { return Ok(None) };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.contains(&b'\r') || line.contains(&0) {
+            return Err(no("a line ends oddly"));
+        }
+        Ok(Some(line))
+    };
+    // Every line but the last ended in one way: what was split at was a line end without a return otherwise.
+    if text.windows(2).any(|two| two[1] == b'\n' && two[0] != b'\r') || text.first() == Some(&b'\n') {
+        return Err(no("a line ends oddly"));
+    }
+    let first = next()?.unwrap_or_default();
+    let first = std::str::from_utf8(first).map_err(|_| no("its first line is no text"))?;
+    let mut words = first.split(' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(no("its first line is none"));
+    };
+    let version_one = match version {
+        "HTTP/1.1" => true,
+        "HTTP/1.0" => false,
+        _ => return Err(no("its version is neither 1.0 nor 1.1")),
+    };
+    if method.is_empty() || method.len() > 32 || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Err(no("its method is none"));
+    }
+    if target.is_empty() || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(no("what it asks for is no path"));
+    }
+    let mut hosts = Vec::new();
+    let path = match target.strip_prefix("http://") {
+        Some(rest) => {
+            let end = rest.find(['/', '?']).unwrap_or(rest.len());
+            let (host, path) = rest.split_at(end);
+            hosts.push(host.to_owned());
+            path
+        }
+        None if target.starts_with('/') || (target == "*" && method == "OPTIONS") => target,
+        None => return Err(no("what it asks for is no path")),
+    };
+    let path = path.split('?').next().unwrap_or(path);
+    let path = if path.is_empty() { "/" } else { path };
+    let (mut length, mut chunked, mut upgrade, mut named) = (None, false, false, 0);
+    while let Some(line) = next()? {
+        let (name, value) = header(line).ok_or(no("a line of its head is none"))?;
+        match name.as_str() {
+            "host" => {
+                named += 1;
+                hosts.push(value);
+            }
+            "content-length" => {
+                let plain =
+                    (1..=18).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit());
+                let size: Option<u64> = if plain { value.parse().ok() } else { None };
+                if length.replace(size.ok_or(no("its length is none"))?).is_some() {
+                    return Err(no("it has two lengths"));
+                }
+            }
+            "transfer-encoding" => {
+                if chunked || !value.eq_ignore_ascii_case("chunked") || !version_one {
+                    return Err(no("it is encoded in a way that is not plain"));
+                }
+                chunked = true;
+            }
+            "upgrade" => {
+                if upgrade || !value.eq_ignore_ascii_case("websocket") {
+                    return Err(no("it asks for another protocol than websocket"));
+                }
+                upgrade = true;
+            }
+            "http2-settings" => return Err(no("it asks for HTTP/2")),
+            _ => {}
+        }
+    }
+    if named != 1 {
+        return Err(no("it names its host not exactly once"));
+    }
+    let body = match (length, chunked) {
+        (Some(_), true) => return Err(no("it has a length and chunks")),
+        (None, true) => Body::Chunked,
+        (size, false) => Body::Sized(size.unwrap_or(0)),
+    };
+    Ok(Head {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        hosts,
+        upgrade,
+        body,
+    })
+}
+
+/// What of an answer's first line has come: whether another protocol was agreed on, where that is known.
+pub(super) fn agreed(answer: &[u8]) -> Option<bool> {
+    const SWITCHING: &[u8] = b"HTTP/1.1 101 ";
+    if answer.len() >= SWITCHING.len() {
+        return Some(answer.starts_with(SWITCHING));
+    }
+    (!SWITCHING.starts_with(answer)).then_some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What goes on of all this, and whether it was refused, however it is cut into pieces.
+    fn passes(text: &str) -> Result<Vec<(String, String)>, Refused> {
+        let mut all = Vec::new();
+        for size in [1, 2, 3, 7, 1000] {
+            let (mut requests, mut seen, mut pass) = (Requests::default(), Vec::new(), Vec::new());
+            let mut permit = |head: &Head| {
+                seen.push((
+                    head.method.clone(),
+                    format!("{}{}", head.hosts.join("|"), head.path),
+                ));
+                Ok(())
+            };
+            let taken = text
+                .as_bytes()
+                .chunks(size)
+                .try_for_each(|piece| requests.take(piece, &mut permit, &mut pass));
+            if taken.is_ok() {
+                assert!(text.as_bytes().starts_with(&pass), "in pieces of {size}");
+                assert!(requests.is_between() || pass.len() < text.len() || requests.waits());
+            }
+            all.push(taken.map(|()| seen));
+        }
+        let first = all[0].clone();
+        assert!(all.iter().all(|other| *other == first), "{all:?}");
+        first
+    }
+
+    fn seen(of: &[(&str, &str)]) -> Result<Vec<(String, String)>, Refused> {
+        Ok(of
+            .iter()
+            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+            .collect())
+    }
+
+    #[test]
+    fn every_request_of_a_connection_is_seen() {
+        let text = "GET /a?x=1 HTTP/1.1\r\nHost: a.b\r\n\r\n\
+                    POST /c HTTP/1.1\r\nhost:a.b:80\r\nContent-Length: 5\r\n\r\nhello\
+                    PUT /d HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1f\r\n0123456789012345678901234567890\r\n0\r\nX: y\r\n\r\n\
+                    OPTIONS * HTTP/1.1\r\nHost: evil\r\n\r\n\
+                    GET http://c.d/e HTTP/1.0\r\nHost: a.b\r\n\r\n";
+        let expected = [
+            ("GET", "a.b/a"),
+            ("POST", "a.b:80/c"),
+            ("PUT", "a.b/d"),
+            ("OPTIONS", "evil*"),
+            ("GET", "c.d|a.b/e"),
+        ];
+        assert_eq!(passes(text), seen(&expected));
+    }
+
+    #[test]
+    fn nothing_of_a_refused_request_goes_on() {
+        let (mut requests, mut pass) = (Requests::default(), Vec::new());
+        let mut permit = |head: &Head| {
+            if head.hosts == ["a.b"] {
+                Ok(())
+            } else {
+                Err("no".to_owned())
+            }
+        };
+        let text = b"GET / HTTP/1.1\r\nHost: a.b\r\n\r\nGET / HTTP/1.1\r\nHost: evil\r\n\r\n";
+        let taken = requests.take(text, &mut permit, &mut pass);
+        assert_eq!(taken, Err(Refused::ByRule("no".to_owned())));
+        assert_eq!(pass, b"GET / HTTP/1.1\r\nHost: a.b\r\n\r\n");
+    }
+
+    /// Request smuggling: what two readers would read in two ways.
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        let with = |lines: &str| format!("POST / HTTP/1.1\r\nHost: a.b\r\n{lines}\r\n");
+        for text in [
+            with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+            with("Content-Length: 5\r\nContent-Length: 5\r\n"),
+            with("Content-Length: 5, 5\r\n"),
+            with("Content-Length: +5\r\n"),
+            with("Content-Length: 0x5\r\n"),
+            with("Content-Length:\r\n"),
+            with("Content-Length: 99999999999999999999\r\n"),
+            with("Transfer-Encoding: xchunked\r\n"),
+            with("Transfer-Encoding: chunked, identity\r\n"),
+            with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+            with("Transfer-Encoding : chunked\r\n"),
+            with(" Transfer-Encoding: chunked\r\n"),
+            with("X: a\r\n b\r\n"),
+            with("X: a\nTransfer-Encoding: chunked\r\n"),
+            with("X: a\rTransfer-Encoding: chunked\r\n"),
+            with("X: a\0b\r\n"),
+            with("nonsense\r\n"),
+            with(": x\r\n"),
+            with("Host: evil\r\n"),
+            with("Upgrade: h2c\r\n"),
+            with("Upgrade: websocket\r\nContent-Length: 3\r\n"),
+            with("HTTP2-Settings: AAA\r\n"),
+            "POST / HTTP/1.0\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1\r\n\r\n".to_owned(),
+            "GET / HTTP/1.0\r\n\r\n".to_owned(),
+            "GET /\r\n\r\n".to_owned(),
+            "GET  / HTTP/1.1\r\nHost: a.b\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1 \r\nHost: a.b\r\n\r\n".to_owned(),
+            "GET / HTTP/2.0\r\nHost: a.b\r\n\r\n".to_owned(),
+            "get / HTTP/1.1\r\nHost: a.b\r\n\r\n".to_owned(),
+            "CONNECT a.b:443 HTTP/1.1\r\nHost: a.b\r\n\r\n".to_owned(),
+            "GET https://a.b/ HTTP/1.1\r\nHost: a.b\r\n\r\n".to_owned(),
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
+            "\r\nGET / HTTP/1.1\r\nHost: a.b\r\n\r\n".to_owned(),
+            "\nGET / HTTP/1.1\r\nHost: a.b\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1\nHost: a.b\n\r\n\r\n".to_owned(),
+            with("Transfer-Encoding: chunked\r\n") + "5;x=\"\n\"\r\nhello\r\n0\r\n\r\n",
+            with("Transfer-Encoding: chunked\r\n") + "5\nhello\r\n0\r\n\r\n",
+            with("Transfer-Encoding: chunked\r\n") + "0x5\r\nhello\r\n0\r\n\r\n",
+            with("Transfer-Encoding: chunked\r\n") + "\r\nhello\r\n0\r\n\r\n",
+            with("Transfer-Encoding: chunked\r\n") + "ffffffffffffffff\r\n",
+            with("Transfer-Encoding: chunked\r\n") + "5\r\nhelloX\r\n0\r\n\r\n",
+            with("Transfer-Encoding: chunked\r\n") + "0\r\nnonsense\r\n\r\n",
+        ] {
+            assert!(
+                matches!(passes(&text), Err(Refused::Ambiguous(_))),
+                "{text:?}: {:?}",
+                passes(&text)
+            );
+        }
+    }
+
+    #[test]
+    fn heads_and_lines_have_an_end() {
+        let long = format!("GET / HTTP/1.1\r\nHost: a.b\r\nX: {}", "a".repeat(LONGEST_HEAD));
+        assert!(passes(&long).is_err());
+        let lines = "GET / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned()
+            + &"0".repeat(LONGEST_LINE + 1);
+        assert!(passes(&lines).is_err());
+    }
+
+    #[test]
+    fn another_protocol_waits_for_its_answer() {
+        let (mut requests, mut pass) = (Requests::default(), Vec::new());
+        let ask = b"GET /chat HTTP/1.1\r\nHost: a.b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        requests.take(ask, &mut |_| Ok(()), &mut pass).unwrap();
+        assert!(requests.waits());
+        assert_eq!(
+            (
+                agreed(b"HTT"),
+                agreed(b"HTTP/1.1 101 Switching"),
+                agreed(b"HTTP/1.1 200 OK")
+            ),
+            (None, Some(true), Some(false))
+        );
+        // A server that did not agree reads on.
+        requests.answered(false);
+        let evil = b"GET / HTTP/1.1\r\nHost: evil\r\n\r\n";
+        let mut permit = |head: &Head| {
+            if head.hosts == ["a.b"] {
+                Ok(())
+            } else {
+                Err("no".to_owned())
+            }
+        };
+        assert!(requests.take(evil, &mut permit, &mut pass).is_err());
+        let (mut requests, mut pass) = (Requests::default(), Vec::new());
+        requests.take(ask, &mut |_| Ok(()), &mut pass).unwrap();
+        assert!(requests.take(b"x", &mut |_| Ok(()), &mut pass).is_err());
+        requests.answered(true);
+        pass.clear();
+        requests
+            .take(b"\x81\x05hello", &mut |_| Ok(()), &mut pass)
+            .unwrap();
+        assert_eq!(pass, b"\x81\x05hello");
+    }
+
+    #[test]
+    fn what_a_server_would_take_for_a_request_is_one() {
+        for text in [
+            "GET / HTTP/1.1",
+            "get / x",
+            "\r\nGET /",
+            "PRI * HTTP/2.0\r\n",
+            "purge /x HTTP/1.1\n",
+            "POST \n",
+        ] {
+            assert_eq!(begins(text.as_bytes()), Some(true), "{text:?}");
+        }
+        for text in ["", "\r\n", "GE", "GET", "EHLO me"] {
+            assert_eq!(begins(text.as_bytes()), None, "{text:?}");
+        }
+        for bytes in [
+            &b"SSH-2.0-x\r\n"[..],
+            b"\x16\x03\x01",
+            b"\0\0\0\x08",
+            b"*1\r\n$4\r\nPING\r\n",
+            b"EHLO me\r\n",
+            b"PING\r\n",
+        ] {
+            assert_eq!(begins(bytes), Some(false), "{bytes:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_taken_or_refused(text in "[ -~\r\n]{0,300}", size in 1usize..40) {
+            let (mut requests, mut pass) = (Requests::default(), Vec::new());
+            let all = format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{text}");
+            for piece in all.as_bytes().chunks(size) {
+                if requests.take(piece, &mut |_| Ok(()), &mut pass).is_err() {
+                    break;
+                }
+            }
+            proptest::prop_assert!(all.as_bytes().starts_with(&pass));
+        }
+    }
+}

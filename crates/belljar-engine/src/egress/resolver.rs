@@ -1,0 +1,128 @@
+//! The resolver of a sandbox: names that are allowed have an address, others do not exist.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use belljar_core::egress::{Event, Met, refusal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+
+use super::Shared;
+use super::dns::{self, Answer, Question, Wants};
+use crate::execute::now;
+
+/// The longest question that comes as a datagram; all that is asked for fits.
+const LONGEST: usize = 512;
+/// How many are answered at once; the guest asks again for what is lost.
+const AT_ONCE: usize = 64;
+/// How long somebody may hold a stream without asking.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Answers what comes as datagrams.
+pub(super) async fn datagrams(shared: Arc<Shared>, socket: UdpSocket) {
+    let (socket, turns) = (Arc::new(socket), Arc::new(Semaphore::new(AT_ONCE)));
+    let mut message = [0; LONGEST];
+    loop {
+        let Ok((size, from)) = socket.recv_from(&mut message).await else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let Some(question) = dns::read(&message[..size]) else {
+            continue;
+        };
+        let Ok(turn) = Arc::clone(&turns).try_acquire_owned() else {
+            continue;
+        };
+        let (shared, socket) = (Arc::clone(&shared), Arc::clone(&socket));
+        tokio::spawn(async move {
+            let answer = answer(&shared, &question).await;
+            let _ = socket.send_to(&question.answer(&answer), from).await;
+            drop(turn);
+        });
+    }
+}
+
+/// Answers what comes on a stream, one after the other.
+pub(super) async fn stream(shared: &Shared, mut stream: TcpStream) {
+    while let Ok(Some(message)) = tokio::time::timeout(PATIENCE, next(&mut stream)).await {
+        let Some(question) = dns::read(&message) else {
+            return;
+        };
+        let message = question.answer(&answer(shared, &question).await);
+        let length = (message.len() as u16).to_be_bytes();
+        if stream.write_all(&[&length[..], &message].concat()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn next(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let size = usize::from(stream.read_u16().await.ok()?);
+    if size > LONGEST {
+        return None;
+    }
+    let mut message = vec![0; size];
+    stream.read_exact(&mut message).await.ok()?;
+    Some(message)
+}
+
+async fn answer(shared: &Shared, question: &Question) -> Answer {
+    let (started_at, began) = (now(), Instant::now());
+    let known = question.name.as_ref().filter(|name| shared.egress.knows(name));
+    let mut event = Event {
+        kind: Met::Lookup,
+        allowed: known.is_some(),
+        name: Some(question.text.clone()),
+        address: None,
+        port: None,
+        rule: None,
+        bytes_in: 0,
+        bytes_out: 0,
+        started_at,
+        duration: Duration::ZERO.into(),
+        denial: None,
+        error: None,
+    };
+    let answer = match known {
+        None => {
+            let text = &question.text;
+            event.denial = Some(refusal(
+                text,
+                format!("`{text}` is not among the hosts that may be reached"),
+                &format!("\"{text}\""),
+            ));
+            Answer::NoSuchName
+        }
+        Some(name) => {
+            let rule = shared.egress.rules.iter().find(|rule| rule.host.has_name(name));
+            event.rule = Some(rule.map_or_else(|| "network full".to_owned(), ToString::to_string));
+            match shared.dialler.look_up(name).await {
+                // What is not there has no address here either.
+                Err(error) => {
+                    event.error = Some(error.to_string());
+                    Answer::NoSuchName
+                }
+                Ok(_) => {
+                    let mut names = shared.names();
+                    let own = match question.wants {
+                        Wants::V4 => names.v4(name),
+                        Wants::V6 => names.v6(name),
+                        Wants::Other => None,
+                    };
+                    match (own, question.wants) {
+                        (Some(own), _) => Answer::Address(own),
+                        (None, Wants::Other) => Answer::Nothing,
+                        (None, _) => {
+                            event.error = Some("too many names were asked for".to_owned());
+                            Answer::Refused
+                        }
+                    }
+                }
+            }
+        }
+    };
+    event.duration = began.elapsed().into();
+    shared.log().push(event);
+    answer
+}

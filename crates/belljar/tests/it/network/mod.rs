@@ -1,0 +1,372 @@
+//! R27, P42 to P48: hosts by name. The servers, their names and the network that they are in are the test's own.
+
+mod limits;
+mod requests;
+
+use serde_json::Value;
+
+use crate::harness::{Done, Run, TempDir, Who, belljar, everyone, is_root, run_code};
+use crate::machine::absent;
+
+/// What code in a sandbox needs to try things.
+const TRY: &str = r"
+import socket, ssl, sys
+def attempt(what, work):
+    try: print(what, work())
+    except (OSError, ValueError) as error: print(what, type(error).__name__)
+def dial(host, port, timeout=10):
+    return socket.create_connection((host, port), timeout)
+def say(host, port, text, count=1, over=None):
+    with dial(host, port) as s:
+        if over: s = over(s)
+        s.sendall(text.encode('latin-1'))
+        got = b''
+        while got.count(b'HTTP/1.1 ') < count or not got.endswith(b'}'):
+            more = s.recv(65536)
+            if not more: break
+            got += more
+        return got.count(b'HTTP/1.1 200')
+def get(host, name=None, port=80, path='/'):
+    return say(host, port, f'GET {path} HTTP/1.1\r\nHost: {name or host}\r\n\r\n')
+def tls(name):
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return lambda s: context.wrap_socket(s, server_hostname=name)
+";
+
+/// The policy of most of these tests.
+const POLICY: &str = r#"
+extends = "standard"
+network_policy = "restricted"
+allow_network = true
+allowed_hosts = [
+    "api.test",
+    "*.wild.test:80",
+    "six.test:80",
+    "private.test", "meta.test", "meta6.test", "loop.test", "nat64.test", "mixed.test", "rebind.test", "alias.test", "gone.test",
+    { host = "inside.test:80", addresses = ["10.0.0.0/8"] },
+    { host = "api.test", ports = [7], protocol = "tcp" },
+    { host = "api.test", ports = [8080], methods = ["GET"], paths = ["/v1"] },
+    "api.test:5000",
+    "10.9.9.9:80",
+]
+"#;
+
+/// A world with servers, and a policy.
+struct World {
+    dir: TempDir,
+}
+
+impl World {
+    /// Where it cannot be had, that is said.
+    fn new() -> Option<Self> {
+        if !is_root() {
+            absent("hosts by name", "only root can have servers on every address");
+            return None;
+        }
+        let world = Self { dir: TempDir::new() };
+        world.dir.file("stage.py", include_str!("stage.py"));
+        world.dir.file("world.toml", POLICY);
+        Some(world)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    /// A command in the world.
+    fn stage(&self, run: Run) -> Run {
+        let (stage, seen) = (self.path("stage.py"), self.path("seen"));
+        run.within(&["unshare", "-nm", "python3", "-I", &stage, &seen, "--"])
+    }
+
+    fn run(&self, code: &str) -> Done {
+        self.run_with("world.toml", code)
+    }
+
+    fn run_with(&self, policy: &str, code: &str) -> Done {
+        let code = format!("{TRY}\n{code}");
+        let policy = self.path(policy);
+        let run = run_code(Who::Root, "python", &code, &["--policy", &policy]);
+        self.stage(run).go()
+    }
+
+    /// What reached the servers since this was asked last.
+    fn seen(&self) -> Vec<Value> {
+        let path = self.dir.path().join("seen");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let _ = std::fs::remove_file(&path);
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    }
+}
+
+/// Lookups and connections of an outcome: what, allowed or not, and whom.
+fn events(done: &Done) -> Vec<String> {
+    let network = done.json()["outcome"]["network"].clone();
+    let events = network["events"].as_array().cloned().unwrap_or_default();
+    let words = events.iter().map(|event| {
+        let word = |field: &str| event[field].as_str().unwrap_or("-").to_owned();
+        let allowed = if event["allowed"] == true {
+            "allowed"
+        } else {
+            "refused"
+        };
+        format!(
+            "{} {allowed} {} {} {}",
+            word("kind"),
+            word("name"),
+            word("address"),
+            event["port"]
+        )
+    });
+    words.collect()
+}
+
+#[test]
+fn r27_only_allowed_hosts_are_reached_and_others_do_not_exist() {
+    let Some(world) = World::new() else { return };
+    let done = world.run(
+        "attempt('allowed', lambda: get('api.test'))\n\
+         attempt('spelling', lambda: get('API.Test.', 'api.test'))\n\
+         attempt('below', lambda: get('a.wild.test'))\n\
+         attempt('six', lambda: get('six.test'))\n\
+         attempt('not allowed', lambda: get('other.test'))\n\
+         attempt('above', lambda: socket.getaddrinfo('wild.test', 80))\n\
+         attempt('unknown', lambda: socket.getaddrinfo('gone.test', 80))\n\
+         attempt('port', lambda: dial('api.test', 81))\n\
+         attempt('port of another', lambda: dial('a.wild.test', 443, 2).recv(1))\n\
+         attempt('address', lambda: get('203.0.114.10'))\n\
+         attempt('address of another', lambda: get('203.0.114.20'))\n\
+         attempt('speaks first', lambda: dial('api.test', 7).recv(6))\n\
+         attempt('named address', lambda: get('10.9.9.9'))",
+    );
+    let done = done.expect_code(0);
+    assert_eq!(
+        done.guest_stdout(),
+        "allowed 1\nspelling 1\nbelow 1\nsix 1\nnot allowed gaierror\nabove gaierror\nunknown gaierror\n\
+         port ConnectionRefusedError\nport of another ConnectionResetError\naddress ConnectionResetError\n\
+         address of another ConnectionResetError\nspeaks first b'hello\\n'\nnamed address 1\n",
+        "{done:#?}"
+    );
+    let addresses: Vec<_> = world
+        .seen()
+        .iter()
+        .map(|seen| seen["address"].as_str().unwrap_or("").to_owned())
+        .collect();
+    assert_eq!(
+        addresses,
+        [
+            "203.0.114.10",
+            "203.0.114.10",
+            "203.0.114.30",
+            "2a00:1450::10",
+            "203.0.114.10",
+            "10.9.9.9"
+        ]
+    );
+    let events = events(&done);
+    for expected in [
+        "lookup allowed api.test - null",
+        "connection allowed api.test 203.0.114.10 80",
+        "lookup refused other.test - null",
+        "lookup refused wild.test - null",
+        "lookup allowed gone.test - null",
+        "connection refused a.wild.test - 443",
+        "connection refused - 203.0.114.20 80",
+        "connection allowed - 10.9.9.9 80",
+    ] {
+        assert!(
+            events.iter().any(|event| event == expected),
+            "{expected}: {events:#?}"
+        );
+    }
+    let json = done.json();
+    assert_eq!(json["outcome"]["network"], json["record"]["network"]);
+    let refused = json["outcome"]["network"]["events"]
+        .as_array()
+        .expect("a list")
+        .iter();
+    let fixes: Vec<_> = refused
+        .filter_map(|event| event["denial"]["fix"].as_str())
+        .collect();
+    assert!(
+        fixes.contains(&"add \"other.test\" to allowed_hosts in the policy"),
+        "{fixes:?}"
+    );
+    assert!(
+        fixes.contains(&"add \"a.wild.test:443\" to allowed_hosts in the policy"),
+        "{fixes:?}"
+    );
+}
+
+/// P43 to P45: names whose addresses are not the world's, whichever way they came by them.
+#[test]
+fn p43_p44_p45_no_name_leads_to_private_addresses() {
+    let Some(world) = World::new() else { return };
+    let done = world.run(
+        "for name in ('private', 'meta', 'meta6', 'loop', 'nat64', 'mixed', 'alias'):\n    \
+             attempt(name, lambda: get(name + '.test'))\n\
+         attempt('named', lambda: get('inside.test'))\n\
+         attempt('before', lambda: get('rebind.test'))\n\
+         import time; time.sleep(5.5)\n\
+         attempt('after', lambda: get('rebind.test'))\n\
+         for text in ('127.0.0.1', '0177.0.0.1', '2130706433', '127.1', '0x7f.1', '169.254.169.254', '::ffff:127.0.0.1', '::1',\n            \
+                      '64:ff9b::7f00:1', 'fd00:ec2::254', 'api.test@10.1.2.3', '10.1.2.3'):\n    \
+             attempt(text, lambda: get(text))",
+    );
+    let done = done.expect_code(0);
+    let said = done.guest_stdout();
+    let lines: Vec<&str> = said.lines().collect();
+    for line in &lines {
+        let fine = ["named 1", "before 1"].contains(line);
+        let refused = [
+            "ConnectionResetError",
+            "gaierror",
+            "ConnectionRefusedError",
+            "OSError",
+        ];
+        assert!(
+            fine || refused.iter().any(|word| line.ends_with(word)),
+            "{line}\n{done:#?}"
+        );
+    }
+    assert_eq!(lines.len(), 22, "{said}");
+    let addresses: Vec<_> = world
+        .seen()
+        .iter()
+        .map(|seen| seen["address"].as_str().unwrap_or("").to_owned())
+        .collect();
+    assert_eq!(addresses, ["10.1.2.3", "203.0.114.10"], "{done:#?}");
+}
+
+/// P46: an allowed host sends the guest elsewhere.
+#[test]
+fn p46_a_redirect_leads_nowhere_else() {
+    let Some(world) = World::new() else { return };
+    let done = world.run(
+        "import urllib.request\n\
+         for to in ('169.254.169.254', 'other.test', '10.1.2.3', 'api.test'):\n    \
+             attempt(to, lambda: urllib.request.urlopen('http://api.test/to/' + to, timeout=5).status)",
+    );
+    let done = done.expect_code(0);
+    let said = done.guest_stdout();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(
+        lines.len() == 4 && lines[..3].iter().all(|line| line.ends_with("Error")),
+        "{done:#?}"
+    );
+    assert_eq!(lines[3], "api.test 200", "{done:#?}");
+    assert!(world.seen().iter().all(|seen| seen["address"] == "203.0.114.10"));
+}
+
+/// P48: nothing but names goes to a resolver, and nothing else goes out by datagrams.
+#[test]
+fn p48_datagrams_reach_the_resolver_alone() {
+    let Some(world) = World::new() else { return };
+    let done = world.run(
+        "def ask(whom, message, kind=socket.SOCK_DGRAM):\n    \
+             with socket.socket(type=kind) as s:\n        \
+                 s.settimeout(2); s.connect((whom, 53)); s.send(message); return s.recv(512)\n\
+         name = lambda text: b''.join(bytes([len(part)]) + part.encode() for part in text.split('.')) + b'\\0'\n\
+         query = lambda text, kind: b'ab\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + name(text) + bytes([0, kind, 0, 1])\n\
+         attempt('elsewhere', lambda: ask('203.0.114.10', query('api.test', 1)))\n\
+         attempt('address', lambda: len(ask('198.18.0.1', query('api.test', 1))))\n\
+         attempt('text', lambda: ask('198.18.0.1', query('api.test', 16))[3] & 15)\n\
+         attempt('tunnel', lambda: ask('198.18.0.1', query('c2VjcmV0.api.test', 16))[3] & 15)\n\
+         stream = query('api.test', 1); stream = bytes([0, len(stream)]) + stream\n\
+         attempt('stream', lambda: len(ask('198.18.0.1', stream, socket.SOCK_STREAM)))\n\
+         attempt('nonsense', lambda: ask('198.18.0.1', b'x' * 400))\n\
+         def tell(port):\n    \
+             with socket.socket(type=socket.SOCK_DGRAM) as s: s.settimeout(2); s.connect(('203.0.114.10', port)); s.send(b'x'); s.recv(1)\n\
+         attempt('datagram', lambda: tell(80))",
+    );
+    let done = done.expect_code(0);
+    assert_eq!(
+        done.guest_stdout(),
+        "elsewhere ConnectionRefusedError\naddress 42\ntext 0\ntunnel 3\nstream 44\nnonsense TimeoutError\n\
+         datagram ConnectionRefusedError\n",
+        "{done:#?}"
+    );
+    assert_eq!(world.seen(), [] as [Value; 0]);
+}
+
+/// An ordinary user has the same wall: no privileges are needed for it.
+#[test]
+fn r27_everyone_has_the_same_wall() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for mut stream in server.incoming().flatten() {
+            let _ = std::io::Read::read(&mut stream, &mut [0; 1000]);
+            let _ = std::io::Write::write_all(&mut stream, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        }
+    });
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let closed = other.local_addr().expect("an address").port();
+    for who in everyone() {
+        let code = format!(
+            "{TRY}\nattempt('named', lambda: get('127.0.0.1', '127.0.0.1:{port}', {port}))\n\
+             attempt('other port', lambda: dial('127.0.0.1', {closed}))\n\
+             attempt('other address', lambda: get('127.0.0.2', port={port}))"
+        );
+        let host = format!("127.0.0.1:{port}");
+        let done = run_code(who, "python", &code, &["--allow-host", &host])
+            .go()
+            .expect_code(0);
+        assert_eq!(
+            done.guest_stdout(),
+            "named 1\nother port ConnectionRefusedError\nother address ConnectionResetError\n",
+            "{done:#?}"
+        );
+        assert_eq!(done.json()["outcome"]["receipt"]["network"], "restricted");
+        let done = run_code(
+            who,
+            "python",
+            &code,
+            &["--policy", "standard", "--allow-host", &host],
+        )
+        .go();
+        assert_eq!(done.expect_code(126).json()["denial"]["code"], "host_not_allowed");
+    }
+}
+
+#[test]
+fn bad_rules_are_named_with_their_line() {
+    let dir = TempDir::new();
+    for (line, word) in [
+        ("allowed_hosts = [\"https://a.test\"]", "leave out the scheme"),
+        ("allowed_hosts = [\"a.test:0\"]", "no port"),
+        ("allowed_hosts = [\"127.1\"]", "disguise"),
+        (
+            "allowed_hosts = [{ host = \"a.test\", methods = [\"get\"] }]",
+            "no method",
+        ),
+        (
+            "allowed_hosts = [{ host = \"a.test\", addresses = [\"10.0.0.0/40\"] }]",
+            "range",
+        ),
+        ("allowed_hosts = [7]", "expected a host"),
+        ("max_connections = -1", "must be 0 or more"),
+    ] {
+        let path = dir.file("bad.toml", format!("extends = \"standard\"\n\n{line}\n"));
+        let path = path.display().to_string();
+        let done = belljar(Who::Root, ["run", "--policy", &path, "-c", "1"])
+            .go()
+            .expect_code(2);
+        assert!(
+            done.stderr.contains(":3: ") && done.stderr.contains(word),
+            "{line}: {}",
+            done.stderr
+        );
+    }
+    let done = belljar(Who::Root, ["run", "--allow-host", "http://a.test", "-c", "1"])
+        .go()
+        .expect_code(2);
+    assert!(
+        done.stderr.contains("--allow-host") && done.stderr.contains("hint: "),
+        "{}",
+        done.stderr
+    );
+}

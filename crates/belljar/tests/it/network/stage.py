@@ -1,0 +1,190 @@
+"""A small world to try a wall in: a network of its own in which every address is local, a resolver, and servers.
+
+    unshare -nm python3 -I stage.py SEEN -- COMMAND...
+
+Runs COMMAND in it, and writes to SEEN, as JSON lines, what reached the servers.
+"""
+import ctypes, fcntl, json, os, socket, ssl, struct, subprocess, sys, tempfile, threading
+
+seen_path, command = sys.argv[1], sys.argv[sys.argv.index("--") + 1:]
+seen, lock = open(seen_path, "a"), threading.Lock()
+
+# Names and their addresses; each lookup takes the next list, and the last one stays. A text is another name for it.
+ZONE = {
+    "api.test": [["203.0.114.10"]],
+    "other.test": [["203.0.114.20"]],
+    "a.wild.test": [["203.0.114.30"]],
+    "six.test": [["2a00:1450::10"]],
+    "private.test": [["10.1.2.3"]],
+    "meta.test": [["169.254.169.254"]],
+    "meta6.test": [["fd00:ec2::254"]],
+    "loop.test": [["127.0.0.1"]],
+    "nat64.test": [["64:ff9b::7f00:1"]],
+    "mixed.test": [["203.0.114.10", "10.1.2.3"]],
+    "rebind.test": [["203.0.114.10"], ["127.0.0.1"]],
+    "alias.test": "private.test",
+    "inside.test": [["10.1.2.3"]],
+}
+
+
+def note(**what):
+    with lock:
+        seen.write(json.dumps(what) + "\n")
+        seen.flush()
+
+
+def prepare():
+    control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    up = struct.pack("16sH14x", b"lo", 1 | 64)
+    fcntl.ioctl(control, 0x8914, up)
+    # local default dev lo
+    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    for family in (socket.AF_INET, socket.AF_INET6):
+        route = struct.pack("BBBBBBBBI", family, 0, 0, 0, 255, 3, 254, 2, 0) + struct.pack("HHi", 8, 4, 1)
+        link.send(struct.pack("IHHII", 16 + len(route), 24, 0x1 | 0x4 | 0x400 | 0x100, 1, 0) + route)
+        assert struct.unpack_from("i", link.recv(512), 16)[0] == 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mount(b"none", b"/", None, 0x4000 | 0x40000, None) == 0
+    for place, text in (("/etc/resolv.conf", "nameserver 127.0.0.1\n"), ("/etc/hosts", "127.0.0.1 localhost\n"),
+                        ("/etc/nsswitch.conf", "hosts: files dns\n")):
+        with tempfile.NamedTemporaryFile("w", delete=False) as file:
+            file.write(text)
+        os.chmod(file.name, 0o644)
+        assert libc.mount(file.name.encode(), place.encode(), None, 0x1000, None) == 0
+        os.unlink(file.name)
+
+
+asked = {}
+
+
+def answer(query):
+    labels, at = [], 12
+    while query[at]:
+        labels.append(query[at + 1:at + 1 + query[at]].decode("latin-1"))
+        at += 1 + query[at]
+    name, (kind, _) = ".".join(labels).lower(), struct.unpack_from("!HH", query, at + 1)
+    question = query[12:at + 5]
+    found, alias = ZONE.get(name), b""
+    if isinstance(found, str):
+        target = b"".join(bytes([len(part)]) + part.encode() for part in found.split(".")) + b"\0"
+        alias = b"\xc0\x0c" + struct.pack("!HHIH", 5, 1, 0, len(target)) + target
+        found = ZONE[found]
+    if found is None:
+        return query[:2] + b"\x81\x83" + struct.pack("!HHHH", 1, 0, 0, 0) + question
+    turn = asked.setdefault((name, kind), 0)
+    asked[name, kind] += 1
+    records, family = [], {1: socket.AF_INET, 28: socket.AF_INET6}.get(kind)
+    owner = b"\xc0\x0c" if not alias else alias[12:]
+    for address in found[min(turn, len(found) - 1)]:
+        if family and (":" in address) == (family == socket.AF_INET6):
+            packed = socket.inet_pton(family, address)
+            records.append(owner + struct.pack("!HHIH", kind, 1, 0, len(packed)) + packed)
+    count = len(records) + bool(alias)
+    return query[:2] + b"\x81\x80" + struct.pack("!HHHH", 1, count, 0, 0) + question + alias + b"".join(records)
+
+
+def resolve():
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("127.0.0.1", 53))
+    while True:
+        query, whom = server.recvfrom(512)
+        server.sendto(answer(query), whom)
+
+
+def serve(port, handle, context=None):
+    server = socket.socket(socket.AF_INET6)
+    server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("::", port))
+    server.listen(1024)
+
+    def one(peer):
+        address = peer.getsockname()[0].removeprefix("::ffff:")
+        name = [None]
+        try:
+            if context:
+                peer = context(peer, name)
+            handle(peer, port, address, name[0])
+        except (OSError, ValueError) as error:
+            note(port=port, address=address, name=name[0], error=type(error).__name__)
+        finally:
+            peer.close()
+
+    def accept():
+        while True:
+            peer, _ = server.accept()
+            threading.Thread(target=one, args=(peer,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def http(peer, port, address, name):
+    """Answers every request that it can make out with what it saw; stays open."""
+    stream = peer.makefile("rb")
+    while line := stream.readline():
+        method, target = line.split()[:2]
+        headers = {}
+        while (header := stream.readline()).strip():
+            key, value = header.decode("latin-1").split(":", 1)
+            headers[key.lower()] = value.strip()
+        body = b""
+        if headers.get("transfer-encoding") == "chunked":
+            while size := int(stream.readline(), 16):
+                body += stream.read(size)
+                stream.readline()
+            stream.readline()
+        else:
+            body = stream.read(int(headers.get("content-length", 0)))
+        told = dict(port=port, address=address, name=name, method=method.decode(), target=target.decode("latin-1"),
+                    host=headers.get("host"), body=body.decode("latin-1")[:100])
+        note(**told)
+        if target.startswith(b"/to/"):
+            peer.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://" + target[4:] + b"/\r\nContent-Length: 0\r\n\r\n")
+        elif headers.get("upgrade") == "websocket":
+            peer.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n")
+            while data := peer.recv(4096):
+                peer.sendall(data)
+            return
+        elif target.startswith(b"/bytes/"):
+            size = int(target[7:])
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+            piece = bytes(1 << 20)
+            while size > 0:
+                size -= peer.send(piece[:size])
+        else:
+            text = json.dumps(told).encode()
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+
+
+def echo(peer, port, address, name):
+    """Speaks first, then says everything again."""
+    note(port=port, address=address)
+    peer.sendall(b"hello\n")
+    while data := peer.recv(65536):
+        peer.sendall(data)
+
+
+def tls():
+    with tempfile.TemporaryDirectory() as place:
+        both = os.path.join(place, "both.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                        "-subj", "/CN=test", "-keyout", both, "-out", both + ".crt"], check=True, capture_output=True)
+        with open(both, "a") as file, open(both + ".crt") as certificate:
+            file.write(certificate.read())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(both)
+
+    def wrap(peer, name):
+        context.sni_callback = lambda _socket, asked, _context: name.__setitem__(0, asked)
+        return context.wrap_socket(peer, server_side=True)
+
+    return wrap
+
+
+prepare()
+threading.Thread(target=resolve, daemon=True).start()
+for port in (80, 8080, 5000):
+    serve(port, http)
+serve(443, http, tls())
+serve(7, echo)
+sys.exit(subprocess.run(command).returncode)
