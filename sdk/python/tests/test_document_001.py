@@ -378,13 +378,12 @@ def test_the_network_is_blocked(client: belljar.Client, listener: int) -> None:
     assert execute_code("1").receipt.network == "none"
 
 
-@pytest.mark.parametrize("network", ["restricted", "full"])
-def test_a_network_that_is_not_there_is_refused(client: belljar.Client, network: str) -> None:
+def test_a_network_that_is_not_there_is_refused(client: belljar.Client) -> None:
     """R27: where hosts cannot be told apart, none is reached."""
     client.call("PUT", "/v1/policies/open", {"extends": "standard", "network_policy": "full", "allow_network": True})
     for policy in (None, "open"):
         with pytest.raises(belljar.Denied) as refused:
-            execute_code("1", config=CodeExecutionConfig(network=NetworkPolicy(network), policy=policy))
+            execute_code("1", config=CodeExecutionConfig(network=NetworkPolicy.FULL, policy=policy))
         assert refused.value.code in ("network_unavailable", "network_not_allowed")
 
 

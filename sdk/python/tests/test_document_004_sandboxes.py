@@ -183,11 +183,11 @@ def test_cleanup_follows_an_error(client: belljar.Client) -> None:
     assert sessions(client) <= before
 
 
-@pytest.mark.parametrize("hosts, network", [(["pypi.org"], "restricted"), ([], "full")])
-def test_a_network_that_there_is_not(client: belljar.Client, hosts: List[str], network: str) -> None:
+def test_a_network_that_there_is_not(client: belljar.Client) -> None:
     """R26: no sandbox with less than was asked for, and the reason."""
-    config = SandboxConfig(allow_network=True, allowed_hosts=hosts)
-    assert config.network == network
+    config = SandboxConfig(allow_network=True)
+    assert config.network == "full"
+    assert SandboxConfig(allow_network=True, allowed_hosts=["pypi.org"]).network == "restricted"
     before = sessions(client)
     with pytest.raises(Denied, match="network") as raised:
         ProcessSandbox(config).setup()

@@ -16,7 +16,6 @@ import belljar
 from belljar import SandboxStatus
 from belljar.sandboxes import SandboxConfig
 from belljar.tools import (
-    PROGRAM,
     SandboxedCommandTool,
     SandboxedFileTool,
     SandboxedNetworkTool,
@@ -144,10 +143,18 @@ def test_a_host_that_is_not_listed(monkeypatch: pytest.MonkeyPatch, url: str) ->
         "https://other.example:8443/x", "http://other.example:8443/", "https://[2001:db8::1]/",
     ],
 )  # fmt: skip
-def test_a_host_that_is_listed(context: ToolContext, url: str) -> None:
-    """R59: it is for the engine to give a network of these hosts, or to say that it cannot."""
-    result = SandboxedNetworkTool(allowed_hosts=HOSTS).execute(context, url, "post", "body", {"x-key": "k"})
-    assert not result.success and "network `restricted`" in (result.error or "")
+def test_a_host_that_is_listed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """R59: it is asked for within a sandbox that can reach the listed hosts alone."""
+    asked: Dict[str, Any] = {}
+
+    def run(*_: object, **options: Any) -> None:
+        asked.update(options)
+        raise ConnectionError("as far as this goes")
+
+    monkeypatch.setattr("belljar.tools.run", run)
+    with pytest.raises(ConnectionError):
+        SandboxedNetworkTool(allowed_hosts=HOSTS).execute(ToolContext(), url, "post", "body", {"x-key": "k"})
+    assert (asked["network"], asked["allowed_hosts"]) == ("restricted", HOSTS)
 
 
 def test_the_network_tools_arguments() -> None:
@@ -177,34 +184,45 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(f"{self.command} {self.path} {self.headers.get('x-key')}".encode())
 
+    do_HEAD = do_GET
+
     def do_POST(self) -> None:
         self.send_response(200)
         self.end_headers()
         self.wfile.write(self.rfile.read(int(self.headers["content-length"])))
 
+    do_PUT = do_DELETE = do_POST
+
     def log_message(self, *_: object) -> None:
         pass
 
 
-def test_the_program_that_asks() -> None:
-    """R59: it answers with what came, and follows no redirect. No sandbox has a network for it yet, so it runs here."""
-    with http.server.HTTPServer(("127.0.0.1", 0), Answers) as server:
+def test_hosts_are_asked(engine: belljar.Client) -> None:
+    """R59: from within a sandbox; the answer is what came, and no redirect is followed."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_port}"
+        tool, context = SandboxedNetworkTool(allowed_hosts=[host], client=engine), ToolContext()
 
         def ask(path: str, method: str = "GET", body: Any = None) -> Dict[str, Any]:
-            url = f"http://127.0.0.1:{server.server_port}{path}"
-            names: Dict[str, Any] = {
-                "asked": {"url": url, "method": method, "body": body, "headers": {"x-key": "k"}, "timeout": 5}
-            }
-            exec(PROGRAM, names)
-            answer: Dict[str, Any] = names["result"]
+            result = tool.execute(context, f"http://{host}{path}", method, body, {"x-key": "k"})
+            assert result.success, result.error
+            answer: Dict[str, Any] = result.output
             return answer
 
         assert (ask("/data")["status"], ask("/data")["body"]) == (200, "GET /data k")
         moved = ask("/moved")
         assert (moved["status"], moved["body"], moved["headers"]["location"]) == (302, "GET /moved k", "/elsewhere")
         assert ask("/gone")["status"] == 404
-        assert ask("/", "POST", b"\xff")["body"] == b"\xff"
+        for method in ("POST", "PUT", "DELETE"):
+            assert ask("/", method, b"\xff")["body"] == b"\xff"
+        head = ask("/data", "HEAD")
+        assert (head["status"], head["body"]) == (200, "")
+        # The list is the engine's as well: the program itself cannot reach another.
+        with http.server.HTTPServer(("127.0.0.1", 0), Answers) as other:
+            url = f"http://127.0.0.1:{other.server_port}/"
+            code = f"import urllib.request\nurllib.request.urlopen({url!r}, timeout=5)"
+            assert not belljar.run(code, client=engine, allowed_hosts=[host])
         server.shutdown()
 
 

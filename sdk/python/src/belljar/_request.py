@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         your own; a service asks those who may approve."""
         network: Optional[str]
         """`none`, `local`, `restricted` or `full`."""
+        allowed_hosts: Optional[Sequence[str]]
+        """The only hosts that can be reached: `api.example.com`, `api.example.com:8443`, `*.example.com`."""
         require: Sequence[str]
         """Controls without which nothing may run."""
         globals: Optional[Mapping[str, Any]]
@@ -98,7 +100,7 @@ _LIMITS = frozenset(
 )
 _COUNTS = frozenset(("cpu_percent", "processes", "open_files"))
 _PLACE = _LIMITS | {
-    "policy", "env", "files", "mounts", "environment", "provider", "image", "approved", "network", "require",
+    "policy", "env", "files", "mounts", "environment", "provider", "image", "approved", "network", "allowed_hosts", "require",
     "globals", "tools", "allowed_imports",
     "forbidden_calls", "max_tool_calls", "tenant_id", "user_id", "run_id", "metadata", "language",
 }  # fmt: skip
@@ -242,7 +244,7 @@ def _write_files(wish: Dict[str, Any], name: str, value: object) -> None:
 _WRITERS: Dict[str, Callable[[Dict[str, Any], str, object], None]] = {
     **dict.fromkeys(("policy", "environment", "tenant_id", "user_id", "run_id", "language"), _write_text),
     **dict.fromkeys(("env", "metadata"), _write_map),
-    **dict.fromkeys(("mounts", "require", "forbidden_calls", "allowed_imports"), _write_texts),
+    **dict.fromkeys(("mounts", "require", "forbidden_calls", "allowed_imports", "allowed_hosts"), _write_texts),
     "network": _write_network,
     "provider": _write_provider,
     "image": _write_image,

@@ -290,7 +290,14 @@ class SandboxedNetworkTool(SandboxedTool):
 
         def work() -> ToolResult:
             limits: Any = self.config.limits
-            result = run(PROGRAM, client=self._client, network="restricted", globals={"asked": asked}, **limits)
+            result = run(
+                PROGRAM,
+                client=self._client,
+                network="restricted",
+                allowed_hosts=self.allowed_hosts,
+                globals={"asked": asked},
+                **limits,
+            )
             return _told(result, result.value)
 
         return self._try(context, f"ask {method.upper()} {url}", work)
