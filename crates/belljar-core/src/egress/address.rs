@@ -89,12 +89,17 @@ impl fmt::Display for Block {
 }
 
 /// What of the fourth version's space is nobody's, somebody's own, or means something else.
-const NOT_PUBLIC_V4: [Block; 15] = [
+const NOT_PUBLIC_V4: [Block; 16] = [
     Block::v4(0, 0, 0, 8),
     Block::v4(10, 0, 0, 8),
     Block::v4(100, 64, 0, 10),
     Block::v4(127, 0, 0, 8),
     Block::v4(169, 254, 0, 16),
+    // Where one of the large clouds has its machines' own service.
+    Block {
+        first: IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+        length: 32,
+    },
     Block::v4(172, 16, 0, 12),
     Block::v4(192, 0, 0, 24),
     Block::v4(192, 0, 2, 24),
@@ -172,6 +177,7 @@ mod tests {
             "239.1.1.1",
             "240.0.0.1",
             "255.255.255.255",
+            "168.63.129.16",
             "::",
             "::1",
             "::ffff:127.0.0.1",

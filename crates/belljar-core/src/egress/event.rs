@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::denial::Denial;
 use crate::units::Seconds;
 
-/// The most that is kept of one execution.
+/// The most that is kept of one execution, in number and in text.
 const MOST: usize = 1000;
+const LARGEST: usize = 1 << 20;
 
 /// What a guest did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,20 @@ pub struct Event {
     pub error: Option<String>,
 }
 
+impl Event {
+    fn size(&self) -> usize {
+        let denial = self.denial.as_ref().map_or(0, |denial| {
+            denial.value.len() + denial.message.len() + denial.fix.len()
+        });
+        let texts = [&self.name, &self.rule, &self.error];
+        denial
+            + texts
+                .iter()
+                .map(|text| text.as_ref().map_or(0, String::len))
+                .sum::<usize>()
+    }
+}
+
 /// All of them, as far as they are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
@@ -57,6 +72,9 @@ pub struct Log {
     /// How many more there were.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
+    /// How much text it holds: a guest chose some of it.
+    #[serde(skip)]
+    size: usize,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
@@ -66,7 +84,9 @@ const fn is_zero(number: &u64) -> bool {
 
 impl Log {
     pub fn push(&mut self, event: Event) {
-        if self.events.len() < MOST {
+        let size = event.size();
+        if self.events.len() < MOST && self.size + size <= LARGEST {
+            self.size += size;
             self.events.push(event);
         } else {
             self.more += 1;

@@ -20,6 +20,8 @@ use crate::units::Bytes;
 
 /// The most rules of one policy.
 pub const MOST_RULES: usize = 1000;
+/// The most ports of all rules together: somebody has to listen on each.
+pub const MOST_PORTS: usize = 48;
 /// The most connections at once that a policy can permit.
 pub const MOST_CONNECTIONS: u32 = 10_000;
 
@@ -62,6 +64,16 @@ impl Egress {
             .collect()
     }
 
+    /// What is too much in these rules, if anything is.
+    pub fn too_much(rules: &[Rule]) -> Option<String> {
+        if rules.len() > MOST_RULES {
+            return Some(format!("at most {MOST_RULES} rules can be, not {}", rules.len()));
+        }
+        let ports: BTreeSet<u16> = rules.iter().flat_map(|rule| rule.ports.iter().copied()).collect();
+        let many = ports.len() > MOST_PORTS;
+        many.then(|| format!("at most {MOST_PORTS} different ports can be, not {}", ports.len()))
+    }
+
     /// Whether that name means anything here.
     pub fn knows(&self, name: &HostName) -> bool {
         self.everything || self.rules.iter().any(|rule| rule.host.has_name(name))
@@ -80,6 +92,13 @@ impl Egress {
             .iter()
             .filter(move |rule| rule.host == Host::Address(address) && rule.ports.contains(&port))
     }
+}
+
+/// What a guest chose, short enough to be told to somebody.
+pub fn cut(text: &str) -> String {
+    let short: String = text.chars().take(100).collect();
+    let more = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{more}", short.escape_debug())
 }
 
 /// A refusal of one host, with the line that would let it through.

@@ -13,6 +13,8 @@ use crate::status::words;
 
 /// The ports of a rule that names none.
 const USUAL_PORTS: [u16; 2] = [80, 443];
+/// Where the sandbox's own resolver is asked.
+const RESOLVER_PORT: u16 = 53;
 /// The most ports, methods, paths or ranges that one rule names.
 const MOST: usize = 64;
 
@@ -52,7 +54,7 @@ words! {
 pub enum RuleError {
     #[error(transparent)]
     Host(#[from] HostError),
-    #[error("`{0}` is no port: a port is a number from 1 to 65535")]
+    #[error("`{0}` is no port: a port is a number from 1 to 65535, and not 53, which is the resolver's")]
     Port(String),
     #[error(transparent)]
     Block(#[from] BlockError),
@@ -122,30 +124,31 @@ impl Rule {
 
     /// Whether that method and path may be asked for; the path as it was sent, without a query.
     pub fn permits_request(&self, method: &str, path: &str) -> bool {
-        let method_fits = self.methods.is_empty() || self.methods.contains(method);
+        (self.methods.is_empty() || self.methods.contains(method)) && self.permits_path(path)
+    }
+
+    fn permits_path(&self, path: &str) -> bool {
         let begins = |beginning: &String| {
             path.strip_prefix(beginning.as_str())
                 .is_some_and(|rest| beginning.ends_with('/') || rest.is_empty() || rest.starts_with('/'))
         };
-        method_fits && (self.paths.is_empty() || (is_straight(path) && self.paths.iter().any(begins)))
+        self.paths.is_empty() || (is_straight(path) && self.paths.iter().any(begins))
     }
 
     /// Whether everything that `other` permits is permitted.
     pub fn covers(&self, other: &Self) -> bool {
         let methods =
             self.methods.is_empty() || (!other.methods.is_empty() && other.methods.is_subset(&self.methods));
-        let begins = |path: &String| {
-            let rule = Self {
-                methods: BTreeSet::new(),
-                ..self.clone()
-            };
-            rule.permits_request("", path)
-        };
+        let begins = |path: &String| self.permits_path(path);
         let paths = self.paths.is_empty() || (!other.paths.is_empty() && other.paths.iter().all(begins));
         let held = |block: &Block| self.addresses.iter().any(|own| own.covers(block));
-        let protocol = self.protocol == other.protocol
-            || self.protocol == Protocol::Tcp
-            || (self.protocol == Protocol::Auto && other.protocol != Protocol::Tcp);
+        // What `auto` looks at on a port stays looked at.
+        let protocol = match (self.protocol, other.protocol) {
+            (Protocol::Tcp, _) => true,
+            (Protocol::Auto, Protocol::Http) => !other.ports.contains(&443),
+            (Protocol::Auto, Protocol::Tls) => !other.ports.contains(&80),
+            (own, other) => own == other,
+        };
         self.host.covers(&other.host)
             && other.ports.is_subset(&self.ports)
             && protocol
@@ -200,11 +203,12 @@ impl Rule {
 
 /// Whether a path is what it looks like: nothing in it that a server may read as another one.
 fn is_straight(path: &str) -> bool {
-    let odd = |part: &str| part == "." || part == "..";
+    // Some servers leave out what follows a semicolon.
+    let odd = |part: &str| matches!(part.split(';').next(), Some("." | ".."));
     let lower = path.to_ascii_lowercase();
     !path.contains(['\\', '#'])
         && !path.split('/').any(odd)
-        && !["%2e", "%2f", "%5c", "%00", "%25"]
+        && !["%2e", "%2f", "%5c", "%00", "%25", "%3b", "%c0", "%u"]
             .iter()
             .any(|code| lower.contains(code))
         && !path.contains("//")
@@ -218,7 +222,7 @@ fn is_localhost(name: &HostName) -> bool {
 fn port(number: i64) -> Result<u16, RuleError> {
     u16::try_from(number)
         .ok()
-        .filter(|port| *port > 0)
+        .filter(|port| *port > 0 && *port != RESOLVER_PORT)
         .ok_or_else(|| RuleError::Port(number.to_string()))
 }
 
@@ -506,6 +510,20 @@ mod tests {
         assert!(private.covers(&one) && !one.covers(&private) && !rule("a.b").covers(&one));
         let opaque = table(serde_json::json!({"host": "a.b", "protocol": "tcp"})).unwrap();
         assert!(opaque.covers(&rule("a.b")) && !rule("a.b").covers(&opaque));
+    }
+
+    #[test]
+    fn what_is_looked_at_stays_looked_at() {
+        let http = table(serde_json::json!({"host": "a.b", "ports": [443], "protocol": "http"})).unwrap();
+        let tls = table(serde_json::json!({"host": "a.b", "ports": [80], "protocol": "tls"})).unwrap();
+        assert!(!rule("a.b").covers(&http) && !rule("a.b").covers(&tls));
+        let elsewhere = table(serde_json::json!({"host": "a.b", "ports": [80], "protocol": "http"})).unwrap();
+        assert!(rule("a.b").covers(&elsewhere));
+        let v1 = table(serde_json::json!({"host": "a.b", "paths": ["/v1"]})).unwrap();
+        for path in ["/v1/..;/admin", "/v1/%3b", "/v1/;/../x", "/v1/%c0%ae"] {
+            assert!(!v1.permits_request("GET", path), "{path}");
+        }
+        assert!("a.b:53".parse::<Rule>().is_err());
     }
 
     #[test]

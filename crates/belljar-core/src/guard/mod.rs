@@ -385,7 +385,14 @@ fn check_network(
     request: &Request,
 ) -> Result<NetworkPolicy, Denial> {
     let permitted = policy.permitted_network();
-    let asked = request.network.unwrap_or(permitted);
+    // Whoever names hosts wants those and no others.
+    let names_hosts = request.hosts.as_ref().is_some_and(|hosts| !hosts.is_empty());
+    let usual = if names_hosts {
+        permitted.min(NetworkPolicy::Restricted)
+    } else {
+        permitted
+    };
+    let asked = request.network.unwrap_or(usual);
     if asked > permitted {
         let (rule, fix) = match (policy.network >= asked, policy.allow_network) {
             (true, _) => (
@@ -444,6 +451,15 @@ fn check_network(
 /// Whom the guest may reach.
 fn check_hosts(policy: &Policy, network: NetworkPolicy, request: &Request) -> Result<Option<Egress>, Denial> {
     let asked = request.hosts.as_deref();
+    if let Some(why) = Egress::too_much(asked.unwrap_or(&policy.allowed_hosts)) {
+        return Err(Denial::new(
+            DenialCode::HostNotAllowed,
+            "allowed_hosts",
+            "",
+            why,
+            "name fewer hosts and ports",
+        ));
+    }
     for rule in asked.unwrap_or_default() {
         if policy.allowed_hosts.iter().any(|allowed| allowed.covers(rule)) {
             continue;

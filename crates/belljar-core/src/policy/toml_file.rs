@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::Policy;
 use crate::control::{Control, Demand};
-use crate::egress::{MOST_CONNECTIONS, MOST_RULES, Rule, RuleText};
+use crate::egress::{Egress, MOST_CONNECTIONS, Rule, RuleText};
 use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
@@ -250,12 +250,8 @@ fn read_network(read: &PolicyFile, policy: &mut Policy, place: &Place<'_>) -> Re
                     .map_err(|error| place.field(host, "allowed_hosts", error.to_string()))
             })
             .collect::<Result<_, _>>()?;
-        if hosts.len() > MOST_RULES {
-            return Err(place.error(
-                0,
-                Some("allowed_hosts".to_owned()),
-                format!("at most {MOST_RULES} rules can be"),
-            ));
+        if let (Some(why), Some(last)) = (Egress::too_much(&policy.allowed_hosts), hosts.last()) {
+            return Err(place.field(last, "allowed_hosts", why));
         }
     }
     if let Some(value) = &read.max_connections {

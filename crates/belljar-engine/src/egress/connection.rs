@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use belljar_core::Denial;
-use belljar_core::egress::{Event, Host, HostName, Met, Protocol, Rule, is_public, refusal};
+use belljar_core::egress::{Event, Host, HostName, Met, Protocol, Rule, cut, is_public, refusal};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
 use super::Shared;
-use super::dial::{NotDialled, connect};
+use super::dial::{Dialled, NotDialled, connect};
 use super::hello::{self, Hello};
 use super::http::{self, Head, Requests};
 use super::pump::{Ended, Way, pass, read_some};
@@ -21,6 +21,8 @@ use crate::execute::now;
 
 /// How long a guest may take for the first bytes of something that has to be looked at.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How many pieces a beginning may come in: each is looked at together with all before it.
+const MOST_READS: u32 = 256;
 /// How much of a beginning is looked at.
 const LONGEST_BEGINNING: usize = 64 << 10;
 
@@ -72,13 +74,13 @@ pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream) {
         received: AtomicU64::new(0),
     };
     shared.open.send_modify(|count| *count += 1);
-    let end = if shared.take_place() {
+    let end = if let Some(place) = shared.take_place() {
         let mut closing = shared.closing.subscribe();
         let end = tokio::select! {
             end = course.run(shared, guest) => end,
             _ = closing.wait_for(|closing| *closing) => End::Fine,
         };
-        shared.give_back_place();
+        drop(place);
         end
     } else {
         refuse(guest);
@@ -148,11 +150,19 @@ impl Course {
             Whom::Address(address) => {
                 let stream = connect(&[*address], self.port).await;
                 stream
-                    .map(|stream| (stream, rules.first().copied()))
+                    .map(|stream| Dialled {
+                        stream,
+                        rule: rules.first().copied(),
+                        addresses: vec![*address],
+                    })
                     .map_err(NotDialled::Failed)
             }
         };
-        let (server, rule) = match dialled {
+        let Dialled {
+            stream: server,
+            rule,
+            addresses,
+        } = match dialled {
             Ok(dialled) => dialled,
             Err(NotDialled::Private(address)) => {
                 refuse(guest);
@@ -175,12 +185,16 @@ impl Course {
         self.rule = Some(rule.map_or_else(|| "network full".to_owned(), ToString::to_string));
         let _ = guest.set_nodelay(true);
         let rules: Vec<&Rule> = match (rule, self.address) {
+            (None, Some(_)) => Vec::new(),
             // Those that would not have been dialled for have no say in what is asked.
-            (Some(_), Some(address)) => rules
-                .into_iter()
-                .filter(|rule| rule.permits_address(address))
-                .collect(),
-            _ => Vec::new(),
+            (Some(_), Some(_)) => {
+                let fits = |rule: &&Rule| addresses.iter().all(|address| rule.permits_address(*address));
+                rules.into_iter().filter(fits).collect()
+            }
+            (_, None) => {
+                refuse(guest);
+                return End::Failed("it was gone again at once".to_owned());
+            }
         };
         self.converse(shared, &rules, guest, server).await
     }
@@ -317,23 +331,24 @@ impl Course {
         from: &mut OwnedReadHalf,
         beginning: &mut Vec<u8>,
     ) -> Result<Kind, Ended> {
-        let speaks = |protocol| {
-            rules.iter().any(|rule| {
-                rule.protocol == protocol
-                    || (rule.protocol == Protocol::Auto
-                        && self.port != if protocol == Protocol::Http { 443 } else { 80 })
-            })
+        let any = |protocol| rules.iter().any(|rule| rule.protocol == protocol);
+        let auto = any(Protocol::Auto);
+        let speaks = Speaks {
+            http: any(Protocol::Http) || (auto && self.port != 443),
+            tls: any(Protocol::Tls) || (auto && self.port != 80),
+            anything: auto && !matches!(self.port, 80 | 443),
         };
-        let (http, tls) = (speaks(Protocol::Http), speaks(Protocol::Tls));
-        let free = http && tls;
+        let mut deadline = None;
+        let mut reads = 0u32;
         loop {
             // Whoever is to be looked at has to begin some time; others may listen for as long as they like.
-            let patient = free && beginning.is_empty();
+            let patient = speaks.anything && beginning.is_empty();
             let reading = read_some(from, beginning);
             let read = if patient {
                 reading.await
             } else {
-                match tokio::time::timeout(PATIENCE, reading).await {
+                let until = *deadline.get_or_insert_with(|| tokio::time::Instant::now() + PATIENCE);
+                match tokio::time::timeout_at(until, reading).await {
                     Ok(read) => read,
                     Err(_) => {
                         return Err(Ended::Refused(
@@ -342,14 +357,18 @@ impl Course {
                     }
                 }
             };
+            reads += 1;
+            if reads > MOST_READS {
+                return Err(Ended::Refused("its beginning came in too many pieces".to_owned()));
+            }
             match read {
                 Ok(0) if beginning.is_empty() => return Ok(Kind::Nothing),
-                Ok(0) if free => return Ok(Kind::Other),
+                Ok(0) if speaks.anything => return Ok(Kind::Other),
                 Ok(0) => return Err(Ended::Refused("it broke off in its beginning".to_owned())),
                 Ok(_) => {}
                 Err(error) => return Err(Ended::Failed(error)),
             }
-            if let Some(kind) = self.judge(beginning, http, tls)? {
+            if let Some(kind) = self.judge(beginning, speaks)? {
                 return Ok(kind);
             }
             if beginning.len() > LONGEST_BEGINNING {
@@ -361,10 +380,10 @@ impl Course {
     }
 
     /// What these first bytes are; nothing while that cannot be told.
-    fn judge(&self, beginning: &[u8], http: bool, tls: bool) -> Result<Option<Kind>, Ended> {
+    fn judge(&self, beginning: &[u8], speaks: Speaks) -> Result<Option<Kind>, Ended> {
         let refused = |why: &str| Err(Ended::Refused(why.to_owned()));
         if beginning.first().is_some_and(|first| hello::could_be(*first)) {
-            if !tls {
+            if !speaks.tls {
                 return refused("it is TLS, and HTTP in the clear was expected");
             }
             return match (hello::read(beginning), &self.whom) {
@@ -377,16 +396,17 @@ impl Course {
                 {
                     Ok(Some(Kind::Tls))
                 }
-                (Hello::Named(said), _) => refused(&format!("TLS asks for `{}` there", said.escape_debug())),
+                (Hello::Named(said), _) => refused(&format!("TLS asks for `{}` there", cut(&said))),
                 (Hello::Unnamed, _) => refused("TLS does not say whom it asks for"),
             };
         }
-        match (http, tls) {
-            (true, false) => Ok(Some(Kind::Http)),
-            (false, _) => refused("it is no TLS"),
-            (true, true) => {
-                Ok(http::begins(beginning).map(|is_http| if is_http { Kind::Http } else { Kind::Other }))
+        match speaks {
+            Speaks { anything: true, .. } => {
+                let kind = |is_http| if is_http { Kind::Http } else { Kind::Other };
+                Ok(http::begins(beginning).map(kind))
             }
+            Speaks { http: true, .. } => Ok(Some(Kind::Http)),
+            _ => refused("it is no TLS"),
         }
     }
 
@@ -423,7 +443,8 @@ impl Course {
                     let _ = to.shutdown().await;
                     return Ended::Done;
                 }
-                Ok(0) => return Ended::Done,
+                // Half a request has no answer.
+                Ok(0) => return Ended::Failed(std::io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
                 Err(error) => return Ended::Failed(error),
             }
@@ -433,19 +454,22 @@ impl Course {
     fn permit(&self, rules: &[&Rule], head: &Head) -> Result<(), String> {
         for host in &head.hosts {
             if !self.is_called(host) {
-                return Err(format!("a request is for `{}`", host.escape_debug()));
+                return Err(format!("a request is for `{}`", cut(host)));
             }
         }
-        if rules
-            .iter()
-            .any(|rule| rule.permits_request(&head.method, &head.path))
-        {
+        let speaks_http = |rule: &&&Rule| match rule.protocol {
+            Protocol::Http => true,
+            Protocol::Auto => self.port != 443,
+            Protocol::Tls | Protocol::Tcp => false,
+        };
+        let mut rules = rules.iter().filter(speaks_http);
+        if rules.any(|rule| rule.permits_request(&head.method, &head.path)) {
             Ok(())
         } else {
+            let path = cut(&head.path);
             Err(format!(
-                "{} {} is not among what may be asked for",
-                head.method,
-                head.path.escape_debug()
+                "{} {path} is not among what may be asked for",
+                head.method
             ))
         }
     }
@@ -460,6 +484,15 @@ impl Course {
         let bare = bare.strip_suffix('.').unwrap_or(bare);
         bare.eq_ignore_ascii_case(&self.whom.text()) && port.is_none_or(|port| port == self.port.to_string())
     }
+}
+
+/// What may be spoken on a connection.
+#[derive(Clone, Copy)]
+struct Speaks {
+    http: bool,
+    tls: bool,
+    /// What is neither as well.
+    anything: bool,
 }
 
 /// What a guest speaks.

@@ -12,6 +12,8 @@ use tokio::sync::{Mutex, Semaphore};
 
 /// For how long what was looked up is used. It is what was checked, so nobody can change it meanwhile.
 const FRESH: Duration = Duration::from_secs(5);
+/// The same for a name that was not found.
+const FRESH_FAILURE: Duration = Duration::from_secs(1);
 /// How long one address may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many lookups of one sandbox are under way at once: each holds a thread.
@@ -30,7 +32,18 @@ pub(super) struct Dialler {
 #[derive(Debug)]
 struct Found {
     since: Instant,
-    addresses: Vec<IpAddr>,
+    /// Or why there are none.
+    addresses: Result<Vec<IpAddr>, String>,
+}
+
+/// Somebody who was dialled.
+#[derive(Debug)]
+pub(super) struct Dialled<'a> {
+    pub stream: TcpStream,
+    /// The rule for which; none: everybody may be.
+    pub rule: Option<&'a Rule>,
+    /// All addresses that there were.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Why nobody was dialled.
@@ -40,6 +53,17 @@ pub(super) enum NotDialled {
     Private(IpAddr),
     /// It has none, or nobody answers.
     Failed(io::Error),
+}
+
+impl Found {
+    fn is_fresh(&self) -> bool {
+        let good = if self.addresses.is_ok() {
+            FRESH
+        } else {
+            FRESH_FAILURE
+        };
+        self.since.elapsed() < good
+    }
 }
 
 impl Default for Dialler {
@@ -63,20 +87,28 @@ impl Dialler {
         };
         // Whoever wants the same name at the same time waits for the same answer.
         let mut found = found.lock().await;
-        if let Some(found) = found.as_ref().filter(|found| found.since.elapsed() < FRESH) {
-            return Ok(found.addresses.clone());
+        if let Some(found) = found.as_ref().filter(|found| found.is_fresh()) {
+            return found.addresses.clone().map_err(io::Error::other);
         }
+        let addresses = self.ask(name).await;
+        *found = Some(Found {
+            since: Instant::now(),
+            addresses: addresses.as_ref().map_err(ToString::to_string).cloned(),
+        });
+        addresses
+    }
+
+    async fn ask(&self, name: &HostName) -> io::Result<Vec<IpAddr>> {
         let _turn = self.lookups.acquire().await.map_err(io::Error::other)?;
-        let looked_up = tokio::net::lookup_host((name.as_str(), 0)).await?;
-        let mut addresses: Vec<IpAddr> = looked_up.map(|address| address.ip()).collect();
+        let asking = tokio::net::lookup_host((name.as_str(), 0));
+        let found = tokio::time::timeout(PATIENCE, asking)
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
         addresses.dedup();
         if addresses.is_empty() {
             return Err(io::Error::from(io::ErrorKind::NotFound));
         }
-        *found = Some(Found {
-            since: Instant::now(),
-            addresses: addresses.clone(),
-        });
         Ok(addresses)
     }
 
@@ -87,7 +119,7 @@ impl Dialler {
         rules: &[&'a Rule],
         name: &HostName,
         port: u16,
-    ) -> Result<(TcpStream, Option<&'a Rule>), NotDialled> {
+    ) -> Result<Dialled<'a>, NotDialled> {
         let addresses = self.look_up(name).await.map_err(NotDialled::Failed)?;
         let fits = |rule: &&&Rule| addresses.iter().all(|address| rule.permits_address(*address));
         let rule = rules.iter().find(fits).copied();
@@ -103,7 +135,11 @@ impl Dialler {
             )));
         }
         let stream = connect(&addresses, port).await.map_err(NotDialled::Failed)?;
-        Ok((stream, rule))
+        Ok(Dialled {
+            stream,
+            rule,
+            addresses,
+        })
     }
 }
 

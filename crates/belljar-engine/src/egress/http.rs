@@ -223,22 +223,24 @@ pub(super) fn begins(bytes: &[u8]) -> Option<bool> {
     const METHODS: [&str; 9] = [
         "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT",
     ];
-    // Servers pass over empty lines, and some take methods in any case and requests without a version.
+    // Servers pass over empty lines, and some take methods in any case, methods of their own, and requests without a version.
     let text = bytes.trim_ascii_start();
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
-    let is_whole = line.len() < text.len() || line.len() >= LONGEST_LINE;
     let word = line.split(u8::is_ascii_whitespace).next().unwrap_or(line);
-    if !word.iter().all(u8::is_ascii_alphabetic) || (word.is_empty() && !text.is_empty()) {
+    if !word.iter().copied().all(is_token) || (word.is_empty() && !text.is_empty()) {
         return Some(false);
     }
     let known = METHODS
         .iter()
         .any(|method| word.eq_ignore_ascii_case(method.as_bytes()));
-    match (known && word.len() < line.len(), is_whole) {
-        (true, _) => Some(true),
-        (false, true) => Some(line.windows(5).any(|five| five.eq_ignore_ascii_case(b"HTTP/"))),
-        (false, false) => None,
+    if known && word.len() < line.len() {
+        return Some(true);
     }
+    if line.len() < text.len() {
+        return Some(line.windows(5).any(|five| five.eq_ignore_ascii_case(b"HTTP/")));
+    }
+    // A line without end is for nobody to pass on unseen.
+    (line.len() >= LONGEST_LINE).then_some(true)
 }
 
 fn is_token(byte: u8) -> bool {
@@ -292,6 +294,9 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
     if target.is_empty() || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(no("what it asks for is no path"));
     }
+    if method == "CONNECT" {
+        return Err(no("it asks for a way to somebody else"));
+    }
     let mut hosts = Vec::new();
     let path = match target.strip_prefix("http://") {
         Some(rest) => {
@@ -339,6 +344,11 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
     }
     if named != 1 {
         return Err(no("it names its host not exactly once"));
+    }
+    // Many servers do not read what these bring, and take it for the next request.
+    let brings_nothing = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
+    if brings_nothing && (chunked || length.is_some_and(|size| size > 0)) {
+        return Err(no("it brings what its method has no place for"));
     }
     let body = match (length, chunked) {
         (Some(_), true) => return Err(no("it has a length and chunks")),
@@ -460,6 +470,9 @@ mod tests {
             with("Host: evil\r\n"),
             with("Upgrade: h2c\r\n"),
             with("Upgrade: websocket\r\nContent-Length: 3\r\n"),
+            "GET / HTTP/1.1\r\nHost: a.b\r\nContent-Length: 3\r\n\r\nabc".to_owned(),
+            "HEAD / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+            "CONNECT /x HTTP/1.1\r\nHost: a.b\r\n\r\n".to_owned(),
             with("HTTP2-Settings: AAA\r\n"),
             "POST / HTTP/1.0\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
             "GET / HTTP/1.1\r\n\r\n".to_owned(),
@@ -538,6 +551,7 @@ mod tests {
 
     #[test]
     fn what_a_server_would_take_for_a_request_is_one() {
+        let long = format!("PURGE /{}", "a".repeat(LONGEST_LINE));
         for text in [
             "GET / HTTP/1.1",
             "get / x",
@@ -545,17 +559,19 @@ mod tests {
             "PRI * HTTP/2.0\r\n",
             "purge /x HTTP/1.1\n",
             "POST \n",
+            "A-B / HTTP/1.1\r\n",
+            &long,
         ] {
             assert_eq!(begins(text.as_bytes()), Some(true), "{text:?}");
         }
-        for text in ["", "\r\n", "GE", "GET", "EHLO me"] {
+        for text in ["", "\r\n", "GE", "GET", "EHLO me", "A-B / HTTP/1.1"] {
             assert_eq!(begins(text.as_bytes()), None, "{text:?}");
         }
         for bytes in [
             &b"SSH-2.0-x\r\n"[..],
             b"\x16\x03\x01",
             b"\0\0\0\x08",
-            b"*1\r\n$4\r\nPING\r\n",
+            b"AMQP\0\0\x09\x01",
             b"EHLO me\r\n",
             b"PING\r\n",
         ] {

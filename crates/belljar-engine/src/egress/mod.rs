@@ -16,21 +16,24 @@ mod walled;
 
 pub(crate) use walled::stand_at_doors;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use belljar_core::egress::{Egress, Log};
 use belljar_core::provider::Doors;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use dial::Dialler;
 use names::Names;
 use pump::{Allowance, Way};
 
-/// Connections that are being refused for want of room, at most.
+/// Connections in hand at one door, those that are being refused included.
 const IN_HAND: usize = 1024;
+/// Those who ask the resolver by a stream.
+const MOST_ASKING: usize = 16;
 
 /// How long a connection may outlive the guest that opened it: what was sent last is yet to arrive.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -65,15 +68,9 @@ impl Shared {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_place(&self) -> bool {
-        self.places
-            .try_acquire()
-            .map(tokio::sync::SemaphorePermit::forget)
-            .is_ok()
-    }
-
-    fn give_back_place(&self) {
-        self.places.add_permits(1);
+    /// A place for one more connection, of this sandbox's and of all.
+    fn take_place(&self) -> Option<(SemaphorePermit<'_>, SemaphorePermit<'static>)> {
+        Some((self.places.try_acquire().ok()?, all_places().try_acquire().ok()?))
     }
 }
 
@@ -92,35 +89,40 @@ impl Wall {
             open: watch::Sender::new(0),
             closing: watch::Sender::new(false),
         });
-        let mut loops = Vec::new();
+        // What is begun ends with it, however far this comes.
+        let mut wall = Self {
+            shared: Arc::clone(&shared),
+            loops: Vec::new(),
+        };
         for socket in doors.resolver_datagrams {
             socket.set_nonblocking(true)?;
             let socket = UdpSocket::from_std(socket)?;
-            loops.push(tokio::spawn(resolver::datagrams(Arc::clone(&shared), socket)));
+            let answering = resolver::datagrams(Arc::clone(&shared), socket);
+            wall.loops.push(tokio::spawn(answering));
         }
         for listener in doors.resolver_streams {
-            listener.set_nonblocking(true)?;
-            let listener = TcpListener::from_std(listener)?;
-            loops.push(tokio::spawn(accept(
-                listener,
+            let serving = accept(
+                listen(listener)?,
                 Arc::clone(&shared),
+                MOST_ASKING,
                 |shared, stream| async move {
                     resolver::stream(&shared, stream).await;
                 },
-            )));
+            );
+            wall.loops.push(tokio::spawn(serving));
         }
         for listener in doors.listeners {
-            listener.set_nonblocking(true)?;
-            let listener = TcpListener::from_std(listener)?;
-            loops.push(tokio::spawn(accept(
-                listener,
+            let serving = accept(
+                listen(listener)?,
                 Arc::clone(&shared),
+                IN_HAND,
                 |shared, stream| async move {
                     connection::serve(&shared, stream).await;
                 },
-            )));
+            );
+            wall.loops.push(tokio::spawn(serving));
         }
-        Ok(Self { shared, loops })
+        Ok(wall)
     }
 
     /// Gives connections a moment to end by themselves, now that the guest has, and ends those that do not.
@@ -150,8 +152,30 @@ impl Drop for Wall {
     }
 }
 
+fn listen(listener: std::net::TcpListener) -> std::io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+/// Places for the connections of all sandboxes together: each takes two descriptors, and others need some as well.
+fn all_places() -> &'static Semaphore {
+    static ALL: OnceLock<Semaphore> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let limit = getrlimit(Resource::Nofile);
+        // As many as can be had: what a program starts with is meant for programs that wait with `select`.
+        let raised = Rlimit {
+            current: limit.maximum,
+            ..limit
+        };
+        let _ = setrlimit(Resource::Nofile, raised);
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let places = usize::try_from(files / 4).unwrap_or(usize::MAX);
+        Semaphore::new(places.clamp(16, Semaphore::MAX_PERMITS))
+    })
+}
+
 /// Serves everyone who comes. Whoever is served when this is dropped is dropped as well.
-async fn accept<S, F>(listener: TcpListener, shared: Arc<Shared>, serve: S)
+async fn accept<S, F>(listener: TcpListener, shared: Arc<Shared>, most: usize, serve: S)
 where
     S: Fn(Arc<Shared>, tokio::net::TcpStream) -> F,
     F: Future<Output = ()> + Send + 'static,
@@ -159,7 +183,7 @@ where
     let mut served = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept(), if served.len() < IN_HAND => match accepted {
+            accepted = listener.accept(), if served.len() < most => match accepted {
                 Ok((stream, _)) => {
                     served.spawn(serve(Arc::clone(&shared), stream));
                 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belljar_core::egress::{Event, Met, refusal};
+use belljar_core::egress::{Event, Met, cut, refusal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use super::Shared;
 use super::dns::{self, Answer, Question, Wants};
@@ -14,31 +14,33 @@ use crate::execute::now;
 
 /// The longest question that comes as a datagram; all that is asked for fits.
 const LONGEST: usize = 512;
-/// How many are answered at once; the guest asks again for what is lost.
+/// How many are answered at once.
 const AT_ONCE: usize = 64;
 /// How long somebody may hold a stream without asking.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers what comes as datagrams.
 pub(super) async fn datagrams(shared: Arc<Shared>, socket: UdpSocket) {
-    let (socket, turns) = (Arc::new(socket), Arc::new(Semaphore::new(AT_ONCE)));
+    let socket = Arc::new(socket);
     let mut message = [0; LONGEST];
+    // Whoever is being answered when this is dropped is dropped as well.
+    let mut answered = JoinSet::new();
     loop {
-        let Ok((size, from)) = socket.recv_from(&mut message).await else {
+        let received = tokio::select! {
+            received = socket.recv_from(&mut message), if answered.len() < AT_ONCE => received,
+            Some(_) = answered.join_next(), if !answered.is_empty() => continue,
+        };
+        let Ok((size, from)) = received else {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
         let Some(question) = dns::read(&message[..size]) else {
             continue;
         };
-        let Ok(turn) = Arc::clone(&turns).try_acquire_owned() else {
-            continue;
-        };
         let (shared, socket) = (Arc::clone(&shared), Arc::clone(&socket));
-        tokio::spawn(async move {
+        answered.spawn(async move {
             let answer = answer(&shared, &question).await;
             let _ = socket.send_to(&question.answer(&answer), from).await;
-            drop(turn);
         });
     }
 }
@@ -51,7 +53,9 @@ pub(super) async fn stream(shared: &Shared, mut stream: TcpStream) {
         };
         let message = question.answer(&answer(shared, &question).await);
         let length = (message.len() as u16).to_be_bytes();
-        if stream.write_all(&[&length[..], &message].concat()).await.is_err() {
+        let message = [&length[..], &message].concat();
+        let writing = tokio::time::timeout(PATIENCE, stream.write_all(&message));
+        if !matches!(writing.await, Ok(Ok(()))) {
             return;
         }
     }
@@ -73,7 +77,7 @@ async fn answer(shared: &Shared, question: &Question) -> Answer {
     let mut event = Event {
         kind: Met::Lookup,
         allowed: known.is_some(),
-        name: Some(question.text.clone()),
+        name: Some(cut(&question.text)),
         address: None,
         port: None,
         rule: None,
@@ -86,7 +90,7 @@ async fn answer(shared: &Shared, question: &Question) -> Answer {
     };
     let answer = match known {
         None => {
-            let text = &question.text;
+            let text = &cut(&question.text);
             event.denial = Some(refusal(
                 text,
                 format!("`{text}` is not among the hosts that may be reached"),

@@ -22,8 +22,15 @@ pub(crate) fn stand_at_doors(
     mut sandbox: Box<dyn Sandbox>,
     plan: &Plan,
 ) -> Result<Box<dyn Sandbox>, ProviderError> {
-    let (Some(egress), Some(doors)) = (plan.egress(), sandbox.take_doors()) else {
-        return Ok(sandbox);
+    let (egress, doors) = match (plan.egress(), sandbox.take_doors()) {
+        (Some(egress), Some(doors)) => (egress, doors),
+        // Nobody would hold this one to anything.
+        (Some(egress), None) if !egress.everything => {
+            return Err(ProviderError::Protocol(
+                "a sandbox that may reach hosts has no doors".to_owned(),
+            ));
+        }
+        _ => return Ok(sandbox),
     };
     let wall = Wall::raise(egress.clone(), doors).map_err(|source| ProviderError::Io {
         operation: "stand at",

@@ -47,6 +47,14 @@ impl Nursery<'_> {
                 let fds = [&made.pidfd, &made.control].into_iter();
                 let fds = fds.chain(&made.namespaces).chain(&made.doors);
                 let fds: Vec<_> = fds.map(AsFd::as_fd).collect();
+                if fds.len() > wire::MAX_FDS {
+                    // Dropping its end of the control socket ends it.
+                    let failed = NurseryEvent::Failed {
+                        shell: number,
+                        failure: StepFailure::new("Network", io::Error::from_raw_os_error(libc::E2BIG)),
+                    };
+                    return wire::send(self.control, &failed, &[]);
+                }
                 let event = NurseryEvent::Made {
                     shell: number,
                     doors: made.doors.len() as u8,

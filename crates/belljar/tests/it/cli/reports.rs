@@ -128,7 +128,10 @@ fn doctor_tells_what_this_machine_gives() {
             ],
         );
         assert_eq!(json["ready"], true);
-        assert_eq!(json["networks"], serde_json::json!(["none", "local"]));
+        assert_eq!(
+            json["networks"],
+            serde_json::json!(["none", "local", "restricted"])
+        );
         for finding in json["controls"].as_array().expect("controls") {
             let fields: &[&str] = if finding["state"] == "present" {
                 &["control", "essential", "effect_of_absence", "state", "detail"]

@@ -91,8 +91,14 @@ impl World {
         self.stage(run).go()
     }
 
-    /// What reached the servers since this was asked last.
+    /// What reached the servers since this was asked last; the resolver apart.
     fn seen(&self) -> Vec<Value> {
+        let mut seen = self.all_seen();
+        seen.retain(|seen| seen["asked"].is_null());
+        seen
+    }
+
+    fn all_seen(&self) -> Vec<Value> {
         let path = self.dir.path().join("seen");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let _ = std::fs::remove_file(&path);
@@ -289,7 +295,12 @@ fn p48_datagrams_reach_the_resolver_alone() {
          datagram ConnectionRefusedError\n",
         "{done:#?}"
     );
-    assert_eq!(world.seen(), [] as [Value; 0]);
+    // Of all that, the world heard of one name, and of no secret before it.
+    let heard = world.all_seen();
+    assert!(
+        !heard.is_empty() && heard.iter().all(|heard| heard["asked"] == "api.test"),
+        "{heard:?}"
+    );
 }
 
 /// An ordinary user has the same wall: no privileges are needed for it.
@@ -321,6 +332,18 @@ fn r27_everyone_has_the_same_wall() {
             "{done:#?}"
         );
         assert_eq!(done.json()["outcome"]["receipt"]["network"], "restricted");
+        // Without a wall nobody holds it to anything.
+        let done = run_code(
+            who,
+            "python",
+            "1",
+            &["--provider", "venv", "--trust", "--allow-host", &host],
+        )
+        .go();
+        assert_eq!(
+            done.expect_code(126).json()["denial"]["code"],
+            "network_unavailable"
+        );
         let done = run_code(
             who,
             "python",
@@ -335,6 +358,8 @@ fn r27_everyone_has_the_same_wall() {
 #[test]
 fn bad_rules_are_named_with_their_line() {
     let dir = TempDir::new();
+    let ports: Vec<_> = (100..160).map(|port| port.to_string()).collect();
+    let many = format!("allowed_hosts = [\"a.test:{}\"]", ports.join(","));
     for (line, word) in [
         ("allowed_hosts = [\"https://a.test\"]", "leave out the scheme"),
         ("allowed_hosts = [\"a.test:0\"]", "no port"),
@@ -349,6 +374,8 @@ fn bad_rules_are_named_with_their_line() {
         ),
         ("allowed_hosts = [7]", "expected a host"),
         ("max_connections = -1", "must be 0 or more"),
+        ("allowed_hosts = [\"a.test:53\"]", "resolver"),
+        (&many, "at most 48 different ports"),
     ] {
         let path = dir.file("bad.toml", format!("extends = \"standard\"\n\n{line}\n"));
         let path = path.display().to_string();

@@ -52,6 +52,8 @@ fn every_request_of_a_connection_is_for_its_host() {
          attempt('length and chunks', lambda: say('api.test', 80, 'POST / HTTP/1.1\\r\\nHost: api.test\\r\\nContent-Length: 5\\r\\n'\n    \
              'Transfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n' + hidden, 2))\n\
          attempt('upgrade', lambda: say('api.test', 80, 'GET / HTTP/1.1\\r\\nHost: api.test\\r\\nUpgrade: h2c\\r\\n\\r\\n' + hidden, 2))\n\
+         attempt('body of a GET', lambda: say('api.test', 80, 'GET / HTTP/1.1\\r\\nHost: api.test\\r\\nContent-Length: %d\\r\\n\\r\\n' % len(hidden) + hidden, 2))\n\
+         attempt('method', lambda: say('api.test', 5000, 'A-B / HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n' + hidden, 2))\n\
          attempt('elsewhere', lambda: say('api.test', 5000, line % (10, 'other.test')))\n\
          attempt('chunks', lambda: say('api.test', 80, 'POST /11 HTTP/1.1\\r\\nHost: api.test\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n'\n    \
              '5\\r\\nhello\\r\\n0\\r\\n\\r\\n'))",
@@ -67,9 +69,12 @@ fn every_request_of_a_connection_is_for_its_host() {
         "two hosts",
         "length and chunks",
         "upgrade",
+        "body of a GET",
+        "method",
         "elsewhere",
         "chunks 1",
     ];
+    assert_eq!(said.lines().count(), ways.len(), "{done:#?}");
     for (line, way) in said.lines().zip(ways) {
         assert!(line.starts_with(way), "{line}\n{done:#?}");
     }

@@ -63,6 +63,7 @@ def answer(query):
         labels.append(query[at + 1:at + 1 + query[at]].decode("latin-1"))
         at += 1 + query[at]
     name, (kind, _) = ".".join(labels).lower(), struct.unpack_from("!HH", query, at + 1)
+    note(asked=name)
     question = query[12:at + 5]
     found, alias = ZONE.get(name), b""
     if isinstance(found, str):
