@@ -81,10 +81,10 @@ async def test_file_operations(context: ToolContext, capsys: pytest.CaptureFixtu
 
 
 async def test_network_requests(context: ToolContext) -> None:
-    """R59: the host is listed, and the engine has no such network yet, and says so."""
+    """R59: the host is listed, and nobody has that name; a service's policy may have no network at all."""
     result = (await example("Network Requests", context=context))["result"]
     assert not result.success and result.status == SandboxStatus.FAILED
-    assert "network" in result.error and "hint" in result.error
+    assert "urlopen error" in result.error or ("network" in result.error and "hint" in result.error)
 
 
 @pytest.mark.parametrize(

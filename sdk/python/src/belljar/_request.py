@@ -100,8 +100,8 @@ _LIMITS = frozenset(
 )
 _COUNTS = frozenset(("cpu_percent", "processes", "open_files"))
 _PLACE = _LIMITS | {
-    "policy", "env", "files", "mounts", "environment", "provider", "image", "approved", "network", "allowed_hosts", "require",
-    "globals", "tools", "allowed_imports",
+    "policy", "env", "files", "mounts", "environment", "provider", "image", "approved", "network", "allowed_hosts",
+    "require", "globals", "tools", "allowed_imports",
     "forbidden_calls", "max_tool_calls", "tenant_id", "user_id", "run_id", "metadata", "language",
 }  # fmt: skip
 _HEARING = frozenset(("on_stdout", "on_stderr", "on_display"))

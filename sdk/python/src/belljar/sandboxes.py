@@ -112,7 +112,12 @@ class ProcessSandbox:
 
     def _wish(self) -> Dict[str, Any]:
         config = self.config
-        wish: Dict[str, Any] = {"commands": True, "limits": config.limits, "network": config.network, "files": self._files}
+        wish: Dict[str, Any] = {
+            "commands": True,
+            "limits": config.limits,
+            "network": config.network,
+            "files": self._files,
+        }
         if config.network == "restricted":
             wish["allowed_hosts"] = config.allowed_hosts
         return wish
