@@ -4,7 +4,7 @@
 
 Runs COMMAND in it, and writes to SEEN, as JSON lines, what reached the servers.
 """
-import ctypes, fcntl, json, os, socket, ssl, struct, subprocess, sys, tempfile, threading
+import ctypes, fcntl, json, os, resource, socket, ssl, struct, subprocess, sys, tempfile, threading
 
 seen_path, command = sys.argv[1], sys.argv[sys.argv.index("--") + 1:]
 seen, lock = open(seen_path, "a"), threading.Lock()
@@ -188,4 +188,6 @@ for port in (80, 8080, 5000):
     serve(port, http)
 serve(443, http, tls())
 serve(7, echo)
-sys.exit(subprocess.run(command).returncode)
+code = subprocess.run(command).returncode
+note(peak=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
