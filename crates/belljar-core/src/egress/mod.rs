@@ -51,8 +51,6 @@ impl Default for EgressLimits {
 pub struct Egress {
     pub rules: Vec<Rule>,
     pub limits: EgressLimits,
-    /// Whether everything public may be reached beside what the rules say.
-    pub everything: bool,
 }
 
 impl Egress {
@@ -76,7 +74,7 @@ impl Egress {
 
     /// Whether that name means anything here.
     pub fn knows(&self, name: &HostName) -> bool {
-        self.everything || self.rules.iter().any(|rule| rule.host.has_name(name))
+        self.rules.iter().any(|rule| rule.host.has_name(name))
     }
 
     /// The rules for that name and port.

@@ -109,6 +109,21 @@ impl Rule {
         }
     }
 
+    /// Whether HTTP in the clear may be spoken on that port.
+    pub fn speaks_http(&self, port: u16) -> bool {
+        self.protocol == Protocol::Http || (self.protocol == Protocol::Auto && port != 443)
+    }
+
+    /// Whether TLS may be.
+    pub fn speaks_tls(&self, port: u16) -> bool {
+        self.protocol == Protocol::Tls || (self.protocol == Protocol::Auto && port != 80)
+    }
+
+    /// Whether what is neither may be, unless it looks like one of them.
+    pub fn speaks_anything(&self, port: u16) -> bool {
+        self.protocol == Protocol::Auto && !matches!(port, 80 | 443)
+    }
+
     /// Whether methods or paths are held to something.
     pub fn looks_into_requests(&self) -> bool {
         !self.methods.is_empty() || !self.paths.is_empty()
@@ -145,8 +160,8 @@ impl Rule {
         // What `auto` looks at on a port stays looked at.
         let protocol = match (self.protocol, other.protocol) {
             (Protocol::Tcp, _) => true,
-            (Protocol::Auto, Protocol::Http) => !other.ports.contains(&443),
-            (Protocol::Auto, Protocol::Tls) => !other.ports.contains(&80),
+            (Protocol::Auto, Protocol::Http) => other.ports.iter().all(|port| self.speaks_http(*port)),
+            (Protocol::Auto, Protocol::Tls) => other.ports.iter().all(|port| self.speaks_tls(*port)),
             (own, other) => own == other,
         };
         self.host.covers(&other.host)

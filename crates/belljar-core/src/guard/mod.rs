@@ -476,7 +476,7 @@ fn check_hosts(policy: &Policy, network: NetworkPolicy, request: &Request) -> Re
             &rule.line(),
         ));
     }
-    if network < NetworkPolicy::Restricted {
+    if network != NetworkPolicy::Restricted {
         return match asked.and_then(<[_]>::first) {
             None => Ok(None),
             Some(rule) => Err(Denial::new(
@@ -491,7 +491,6 @@ fn check_hosts(policy: &Policy, network: NetworkPolicy, request: &Request) -> Re
     Ok(Some(Egress {
         rules: asked.unwrap_or(&policy.allowed_hosts).to_vec(),
         limits: policy.egress,
-        everything: network == NetworkPolicy::Full,
     }))
 }
 

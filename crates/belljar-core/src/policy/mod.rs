@@ -33,7 +33,7 @@ pub struct Policy {
     /// Images that may be named, a `*` at the end standing for anything; empty means any.
     pub allowed_images: Vec<String>,
     pub network: NetworkPolicy,
-    /// Hosts that may be reached where the network is restricted; private ones also where it is full.
+    /// Hosts that may be reached where the network is restricted.
     pub allowed_hosts: Vec<Rule>,
     /// How much may be sent and received.
     pub egress: EgressLimits,

@@ -255,7 +255,12 @@ fn read_network(read: &PolicyFile, policy: &mut Policy, place: &Place<'_>) -> Re
         }
     }
     if let Some(value) = &read.max_connections {
-        policy.egress.connections = not_negative(value, "max_connections", place)?.min(MOST_CONNECTIONS);
+        let connections = not_negative(value, "max_connections", place)?;
+        if connections > MOST_CONNECTIONS {
+            let message = format!("must be at most {MOST_CONNECTIONS}, not {connections}");
+            return Err(place.field(value, "max_connections", message));
+        }
+        policy.egress.connections = connections;
     }
     for (field, value, target) in [
         (

@@ -1,30 +1,23 @@
 //! One connection of a guest: whom it is for, whether that may be, and everything that is said on it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
-use belljar_core::Denial;
-use belljar_core::egress::{Event, Host, HostName, Met, Protocol, Rule, cut, is_public, refusal};
+use belljar_core::egress::{Event, Host, HostName, Met, Protocol, Rule, cut, refusal};
+use belljar_core::{Denial, DenialCode};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Notify;
 
-use super::Shared;
 use super::dial::{Dialled, NotDialled, connect};
-use super::hello::{self, Hello};
-use super::http::{self, Head, Requests};
-use super::pump::{Ended, Way, pass, read_some};
+use super::http::{Head, Requests};
+use super::pump::{Stopped, Way, pass, read_some, send};
+use super::speech::{Beginning, Kind, Speaks};
+use super::upgrade::Upgrade;
+use super::{Full, Shared};
 use crate::execute::now;
-
-/// How long a guest may take for the first bytes of something that has to be looked at.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How many pieces a beginning may come in: each is looked at together with all before it.
-const MOST_READS: u32 = 256;
-/// How much of a beginning is looked at.
-const LONGEST_BEGINNING: usize = 64 << 10;
 
 /// Whom a guest connected to.
 #[derive(Clone, Debug)]
@@ -74,19 +67,27 @@ pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream) {
         received: AtomicU64::new(0),
     };
     shared.open.send_modify(|count| *count += 1);
-    let end = if let Some(place) = shared.take_place() {
-        let mut closing = shared.closing.subscribe();
-        let end = tokio::select! {
-            end = course.run(shared, guest) => end,
-            _ = closing.wait_for(|closing| *closing) => End::Fine,
-        };
-        drop(place);
-        end
-    } else {
-        refuse(guest);
-        let most = shared.egress.limits.connections;
-        let message = format!("at most {most} connections may be open at once");
-        End::Refused(limit("max_connections", &course.whom, &message))
+    let end = match shared.take_place() {
+        Ok(place) => {
+            let mut closing = shared.closing.subscribe();
+            let end = tokio::select! {
+                end = course.run(shared, guest) => end,
+                _ = closing.wait_for(|closing| *closing) => End::Fine,
+            };
+            drop(place);
+            end
+        }
+        Err(full) => {
+            refuse(guest);
+            let most = shared.egress.limits.connections;
+            match full {
+                Full::Sandbox => {
+                    let message = format!("at most {most} connections may be open at once");
+                    End::Refused(limit("max_connections", &course.whom, message))
+                }
+                Full::Engine => End::Failed("this engine has no room for more connections".to_owned()),
+            }
+        }
     };
     let (denial, error) = match end {
         End::Fine => (None, None),
@@ -122,11 +123,9 @@ fn refuse(guest: TcpStream) {
     let _ = guest.set_zero_linger();
 }
 
-fn limit(field: &str, whom: &Whom, message: &str) -> Denial {
-    let mut denial = refusal(whom.text(), message, "");
-    field.clone_into(&mut denial.rule);
-    denial.fix = format!("set {field} to more in the policy");
-    denial
+fn limit(field: &str, whom: &Whom, message: String) -> Denial {
+    let fix = format!("set {field} to more in the policy");
+    Denial::new(DenialCode::HostNotAllowed, field, whom.text(), message, fix)
 }
 
 impl Course {
@@ -136,32 +135,25 @@ impl Course {
             Whom::Name(name) => egress.rules_of(name, self.port).collect(),
             Whom::Address(address) => egress.rules_of_address(*address, self.port).collect(),
         };
-        let anybody = egress.everything
-            && match &self.whom {
-                Whom::Name(_) => true,
-                Whom::Address(address) => is_public(*address),
-            };
-        if rules.is_empty() && !anybody {
+        if rules.is_empty() {
             refuse(guest);
             return End::Refused(self.unknown());
         }
         let dialled = match &self.whom {
-            Whom::Name(name) => shared.dialler.dial(egress, &rules, name, self.port).await,
+            Whom::Name(name) => shared.dialler.dial(&rules, name, self.port).await,
             Whom::Address(address) => {
                 let stream = connect(&[*address], self.port).await;
                 stream
                     .map(|stream| Dialled {
                         stream,
-                        rule: rules.first().copied(),
-                        addresses: vec![*address],
+                        rules: rules.clone(),
                     })
                     .map_err(NotDialled::Failed)
             }
         };
         let Dialled {
             stream: server,
-            rule,
-            addresses,
+            rules,
         } = match dialled {
             Ok(dialled) => dialled,
             Err(NotDialled::Private(address)) => {
@@ -181,21 +173,13 @@ impl Course {
                 return End::Failed(error.to_string());
             }
         };
-        self.address = server.peer_addr().ok().map(|address: SocketAddr| address.ip());
-        self.rule = Some(rule.map_or_else(|| "network full".to_owned(), ToString::to_string));
-        let _ = guest.set_nodelay(true);
-        let rules: Vec<&Rule> = match (rule, self.address) {
-            (None, Some(_)) => Vec::new(),
-            // Those that would not have been dialled for have no say in what is asked.
-            (Some(_), Some(_)) => {
-                let fits = |rule: &&Rule| addresses.iter().all(|address| rule.permits_address(*address));
-                rules.into_iter().filter(fits).collect()
-            }
-            (_, None) => {
-                refuse(guest);
-                return End::Failed("it was gone again at once".to_owned());
-            }
+        let Ok(address) = server.peer_addr() else {
+            refuse(guest);
+            return End::Failed("it was gone again at once".to_owned());
         };
+        self.address = Some(address.ip());
+        self.rule = rules.first().map(ToString::to_string);
+        let _ = guest.set_nodelay(true);
         self.converse(shared, &rules, guest, server).await
     }
 
@@ -222,63 +206,47 @@ impl Course {
         let (mut server_reads, mut server_writes) = server.into_split();
         // Answers go back whatever is asked; only where another protocol is asked for is the first line of one looked at.
         let upgrade = Upgrade::default();
-        let up = async {
-            let ended = self
-                .up(shared, rules, &mut guest_reads, &mut server_writes, &upgrade)
-                .await;
-            if !matches!(ended, Ended::Done) {
-                return Err(ended);
-            }
-            Ok(())
+        let up = self.up(shared, rules, &mut guest_reads, &mut server_writes, &upgrade);
+        let down = upgrade.down(
+            &mut server_reads,
+            &mut guest_writes,
+            &shared.incoming,
+            &self.received,
+        );
+        let Err(stopped) = tokio::try_join!(up, down) else {
+            return End::Fine;
         };
-        let down = async {
-            let ended = upgrade
-                .down(&mut server_reads, &mut guest_writes, shared, &self.received)
-                .await;
-            if matches!(ended, Ended::Done) {
-                Ok(())
-            } else {
-                Err(ended)
+        let limits = &shared.egress.limits;
+        let end = match stopped {
+            Stopped::Exhausted(Way::In) => {
+                let message = format!("a run may receive {}", limits.incoming);
+                End::Refused(limit("max_receive_mb", &self.whom, message))
             }
-        };
-        let end = tokio::try_join!(up, down).err();
-        let (end, rude) = match end {
-            None => (End::Fine, false),
-            Some(Ended::Done) => (End::Fine, false),
-            Some(Ended::Exhausted(way)) => {
-                let limits = &shared.egress.limits;
-                let (field, message) = match way {
-                    Way::In => ("max_receive_mb", format!("a run may receive {}", limits.incoming)),
-                    Way::Out => ("max_send_mb", format!("a run may send {}", limits.outgoing)),
-                };
-                (End::Refused(limit(field, &self.whom, &message)), true)
+            Stopped::Exhausted(Way::Out) => {
+                let message = format!("a run may send {}", limits.outgoing);
+                End::Refused(limit("max_send_mb", &self.whom, message))
             }
-            Some(Ended::Refused(why)) => (End::Refused(self.said_something_else(&why)), true),
-            Some(Ended::Failed(error)) => (End::Failed(error.to_string()), true),
+            Stopped::Refused(why) => End::Refused(self.said_something_else(&why)),
+            Stopped::Failed(error) => End::Failed(error.to_string()),
         };
-        if rude && let Ok(guest) = guest_reads.reunite(guest_writes) {
+        if let Ok(guest) = guest_reads.reunite(guest_writes) {
             refuse(guest);
         }
         end
     }
 
     fn said_something_else(&self, why: &str) -> Denial {
-        let mut denial = refusal(
-            self.whom.text(),
+        let (text, port) = (self.whom.text(), self.port);
+        Denial::new(
+            DenialCode::HostNotAllowed,
+            "allowed_hosts",
+            &text,
+            format!("on a connection to `{text}`, port {port}: {why}"),
             format!(
-                "on a connection to `{}`, port {}: {why}",
-                self.whom.text(),
-                self.port
+                "say what it was opened for; or, for what is neither HTTP nor TLS, add {{ host = \"{text}:{port}\", protocol = \"tcp\" }} \
+                 to allowed_hosts in the policy"
             ),
-            "",
-        );
-        denial.fix = format!(
-            "say what it was opened for; or, for what is neither HTTP nor TLS, add {{ host = \"{}:{}\", protocol = \"tcp\" }} to \
-             allowed_hosts in the policy",
-            self.whom.text(),
-            self.port
-        );
-        denial
+        )
     }
 
     /// What the guest sends, looked at as its rules demand.
@@ -289,124 +257,29 @@ impl Course {
         from: &mut OwnedReadHalf,
         to: &mut OwnedWriteHalf,
         upgrade: &Upgrade,
-    ) -> Ended {
-        let opaque = rules.is_empty() || rules.iter().any(|rule| rule.protocol == Protocol::Tcp);
-        if opaque {
+    ) -> Result<(), Stopped> {
+        if rules.iter().any(|rule| rule.protocol == Protocol::Tcp) {
             return pass(from, to, &shared.outgoing, &self.sent).await;
         }
-        let mut beginning = Vec::new();
-        let kind = match self.kind(rules, from, &mut beginning).await {
-            Ok(kind) => kind,
-            Err(ended) => return ended,
+        let beginning = Beginning {
+            speaks: Speaks::of(rules, self.port),
+            name: match &self.whom {
+                Whom::Name(name) => Some(name),
+                Whom::Address(_) => None,
+            },
         };
-        match kind {
+        let mut came = Vec::new();
+        match beginning.begin(from, &mut came).await? {
             Kind::Nothing => {
                 let _ = to.shutdown().await;
-                Ended::Done
+                Ok(())
             }
-            Kind::Http => self.requests(shared, rules, (from, to), beginning, upgrade).await,
+            Kind::Http => self.requests(shared, rules, (from, to), came, upgrade).await,
             Kind::Tls | Kind::Other => {
-                if let Err(ended) = self.send(shared, to, &beginning).await {
-                    return ended;
-                }
-                drop(beginning);
+                send(to, &came, &shared.outgoing, &self.sent).await?;
+                drop(came);
                 pass(from, to, &shared.outgoing, &self.sent).await
             }
-        }
-    }
-
-    async fn send(&self, shared: &Shared, to: &mut OwnedWriteHalf, bytes: &[u8]) -> Result<(), Ended> {
-        if !shared.outgoing.take(bytes.len() as u64) {
-            return Err(Ended::Exhausted(Way::Out));
-        }
-        to.write_all(bytes).await.map_err(Ended::Failed)?;
-        self.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// What the guest begins to speak, checked as far as a beginning can be.
-    async fn kind(
-        &self,
-        rules: &[&Rule],
-        from: &mut OwnedReadHalf,
-        beginning: &mut Vec<u8>,
-    ) -> Result<Kind, Ended> {
-        let any = |protocol| rules.iter().any(|rule| rule.protocol == protocol);
-        let auto = any(Protocol::Auto);
-        let speaks = Speaks {
-            http: any(Protocol::Http) || (auto && self.port != 443),
-            tls: any(Protocol::Tls) || (auto && self.port != 80),
-            anything: auto && !matches!(self.port, 80 | 443),
-        };
-        let mut deadline = None;
-        let mut reads = 0u32;
-        loop {
-            // Whoever is to be looked at has to begin some time; others may listen for as long as they like.
-            let patient = speaks.anything && beginning.is_empty();
-            let reading = read_some(from, beginning);
-            let read = if patient {
-                reading.await
-            } else {
-                let until = *deadline.get_or_insert_with(|| tokio::time::Instant::now() + PATIENCE);
-                match tokio::time::timeout_at(until, reading).await {
-                    Ok(read) => read,
-                    Err(_) => {
-                        return Err(Ended::Refused(
-                            "nothing was said that could be looked at".to_owned(),
-                        ));
-                    }
-                }
-            };
-            reads += 1;
-            if reads > MOST_READS {
-                return Err(Ended::Refused("its beginning came in too many pieces".to_owned()));
-            }
-            match read {
-                Ok(0) if beginning.is_empty() => return Ok(Kind::Nothing),
-                Ok(0) if speaks.anything => return Ok(Kind::Other),
-                Ok(0) => return Err(Ended::Refused("it broke off in its beginning".to_owned())),
-                Ok(_) => {}
-                Err(error) => return Err(Ended::Failed(error)),
-            }
-            if let Some(kind) = self.judge(beginning, speaks)? {
-                return Ok(kind);
-            }
-            if beginning.len() > LONGEST_BEGINNING {
-                return Err(Ended::Refused(
-                    "its beginning is too long to be looked at".to_owned(),
-                ));
-            }
-        }
-    }
-
-    /// What these first bytes are; nothing while that cannot be told.
-    fn judge(&self, beginning: &[u8], speaks: Speaks) -> Result<Option<Kind>, Ended> {
-        let refused = |why: &str| Err(Ended::Refused(why.to_owned()));
-        if beginning.first().is_some_and(|first| hello::could_be(*first)) {
-            if !speaks.tls {
-                return refused("it is TLS, and HTTP in the clear was expected");
-            }
-            return match (hello::read(beginning), &self.whom) {
-                (Hello::Unfinished, _) => Ok(None),
-                (Hello::Nonsense, _) => refused("it begins like TLS and is none"),
-                // Whoever is named by an address may call it what they like.
-                (Hello::Named(_) | Hello::Unnamed, Whom::Address(_)) => Ok(Some(Kind::Tls)),
-                (Hello::Named(said), Whom::Name(name))
-                    if HostName::new(&said).is_ok_and(|said| said == *name) =>
-                {
-                    Ok(Some(Kind::Tls))
-                }
-                (Hello::Named(said), _) => refused(&format!("TLS asks for `{}` there", cut(&said))),
-                (Hello::Unnamed, _) => refused("TLS does not say whom it asks for"),
-            };
-        }
-        match speaks {
-            Speaks { anything: true, .. } => {
-                let kind = |is_http| if is_http { Kind::Http } else { Kind::Other };
-                Ok(http::begins(beginning).map(kind))
-            }
-            Speaks { http: true, .. } => Ok(Some(Kind::Http)),
-            _ => refused("it is no TLS"),
         }
     }
 
@@ -418,7 +291,7 @@ impl Course {
         (from, to): (&mut OwnedReadHalf, &mut OwnedWriteHalf),
         mut came: Vec<u8>,
         upgrade: &Upgrade,
-    ) -> Ended {
+    ) -> Result<(), Stopped> {
         let mut requests = Requests::default();
         let mut pass_on = Vec::new();
         let mut permit = |head: &Head| self.permit(rules, head);
@@ -428,26 +301,21 @@ impl Course {
             if requests.waits() {
                 upgrade.expect();
             }
-            if let Err(ended) = self.send(shared, to, &pass_on).await {
-                return ended;
-            }
-            if let Err(refused) = taken {
-                return Ended::Refused(refused.to_string());
-            }
+            send(to, &pass_on, &shared.outgoing, &self.sent).await?;
+            taken.map_err(|refused| Stopped::Refused(refused.to_string()))?;
             if requests.waits() {
                 requests.answered(upgrade.agreed().await);
             }
             came.clear();
-            match read_some(from, &mut came).await {
-                Ok(0) if requests.is_between() => {
-                    let _ = to.shutdown().await;
-                    return Ended::Done;
-                }
-                // Half a request has no answer.
-                Ok(0) => return Ended::Failed(std::io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
-                Err(error) => return Ended::Failed(error),
+            if read_some(from, &mut came).await? > 0 {
+                continue;
             }
+            if !requests.is_between() {
+                // Half a request has no answer.
+                return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+            }
+            let _ = to.shutdown().await;
+            return Ok(());
         }
     }
 
@@ -457,12 +325,7 @@ impl Course {
                 return Err(format!("a request is for `{}`", cut(host)));
             }
         }
-        let speaks_http = |rule: &&&Rule| match rule.protocol {
-            Protocol::Http => true,
-            Protocol::Auto => self.port != 443,
-            Protocol::Tls | Protocol::Tcp => false,
-        };
-        let mut rules = rules.iter().filter(speaks_http);
+        let mut rules = rules.iter().filter(|rule| rule.speaks_http(self.port));
         if rules.any(|rule| rule.permits_request(&head.method, &head.path)) {
             Ok(())
         } else {
@@ -483,96 +346,5 @@ impl Course {
         };
         let bare = bare.strip_suffix('.').unwrap_or(bare);
         bare.eq_ignore_ascii_case(&self.whom.text()) && port.is_none_or(|port| port == self.port.to_string())
-    }
-}
-
-/// What may be spoken on a connection.
-#[derive(Clone, Copy)]
-struct Speaks {
-    http: bool,
-    tls: bool,
-    /// What is neither as well.
-    anything: bool,
-}
-
-/// What a guest speaks.
-enum Kind {
-    /// It said nothing and left.
-    Nothing,
-    Http,
-    Tls,
-    Other,
-}
-
-/// Whether another protocol is asked for, and what the answer was.
-#[derive(Debug, Default)]
-struct Upgrade {
-    expected: AtomicBool,
-    answer: std::sync::OnceLock<bool>,
-    known: Notify,
-}
-
-impl Upgrade {
-    /// The next thing that comes back is the answer.
-    fn expect(&self) {
-        self.expected.store(true, Ordering::Release);
-    }
-
-    /// Waits for it.
-    async fn agreed(&self) -> bool {
-        loop {
-            let heard = self.known.notified();
-            if let Some(answer) = self.answer.get() {
-                return *answer;
-            }
-            heard.await;
-        }
-    }
-
-    fn hear(&self, answer: bool) {
-        let _ = self.answer.set(answer);
-        self.known.notify_waiters();
-    }
-
-    /// Passes on what comes back. The first line is looked at where that is the answer.
-    async fn down(
-        &self,
-        from: &mut OwnedReadHalf,
-        to: &mut OwnedWriteHalf,
-        shared: &Shared,
-        count: &AtomicU64,
-    ) -> Ended {
-        let mut first = Vec::new();
-        loop {
-            match read_some(from, &mut first).await {
-                Ok(0) => {
-                    self.hear(false);
-                    let _ = to.write_all(&first).await;
-                    let _ = to.shutdown().await;
-                    return Ended::Done;
-                }
-                Ok(_) => {}
-                Err(error) => return Ended::Failed(error),
-            }
-            // What comes before anything was asked for is no answer; it is not held back either.
-            let answer = if self.expected.load(Ordering::Acquire) {
-                http::agreed(&first)
-            } else {
-                Some(false)
-            };
-            if let Some(answer) = answer {
-                self.hear(answer);
-                break;
-            }
-        }
-        if !shared.incoming.take(first.len() as u64) {
-            return Ended::Exhausted(Way::In);
-        }
-        if let Err(error) = to.write_all(&first).await {
-            return Ended::Failed(error);
-        }
-        count.fetch_add(first.len() as u64, Ordering::Relaxed);
-        drop(first);
-        pass(from, to, &shared.incoming, count).await
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belljar_core::egress::{Egress, HostName, Rule, is_public};
+use belljar_core::egress::{HostName, Rule, is_public};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -40,10 +40,8 @@ struct Found {
 #[derive(Debug)]
 pub(super) struct Dialled<'a> {
     pub stream: TcpStream,
-    /// The rule for which; none: everybody may be.
-    pub rule: Option<&'a Rule>,
-    /// All addresses that there were.
-    pub addresses: Vec<IpAddr>,
+    /// The rules that permit it; no others have a say in what is asked.
+    pub rules: Vec<&'a Rule>,
 }
 
 /// Why nobody was dialled.
@@ -112,33 +110,25 @@ impl Dialler {
         Ok(addresses)
     }
 
-    /// Connects to a name under the first of these rules that permits all of its addresses.
+    /// Connects to a name for those of these rules that permit all of its addresses.
     pub(super) async fn dial<'a>(
         &self,
-        egress: &Egress,
         rules: &[&'a Rule],
         name: &HostName,
         port: u16,
     ) -> Result<Dialled<'a>, NotDialled> {
         let addresses = self.look_up(name).await.map_err(NotDialled::Failed)?;
-        let fits = |rule: &&&Rule| addresses.iter().all(|address| rule.permits_address(*address));
-        let rule = rules.iter().find(fits).copied();
-        let strange = |address: &&IpAddr| !is_public(**address);
-        if rule.is_none()
-            && let Some(private) = addresses.iter().find(strange)
-        {
-            return Err(NotDialled::Private(*private));
-        }
-        if rule.is_none() && !egress.everything {
-            return Err(NotDialled::Failed(io::Error::from(
-                io::ErrorKind::PermissionDenied,
-            )));
+        let fits = |rule: &&Rule| addresses.iter().all(|address| rule.permits_address(*address));
+        let fitting: Vec<&Rule> = rules.iter().copied().filter(fits).collect();
+        if fitting.is_empty() {
+            let strange = addresses.iter().copied().find(|address| !is_public(*address));
+            let denied = || NotDialled::Failed(io::ErrorKind::PermissionDenied.into());
+            return Err(strange.map_or_else(denied, NotDialled::Private));
         }
         let stream = connect(&addresses, port).await.map_err(NotDialled::Failed)?;
         Ok(Dialled {
             stream,
-            rule,
-            addresses,
+            rules: fitting,
         })
     }
 }

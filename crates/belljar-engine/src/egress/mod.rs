@@ -12,6 +12,8 @@ mod http;
 mod names;
 mod pump;
 mod resolver;
+mod speech;
+mod upgrade;
 mod walled;
 
 pub(crate) use walled::stand_at_doors;
@@ -59,6 +61,12 @@ struct Shared {
     closing: watch::Sender<bool>,
 }
 
+/// Whose places are all taken.
+enum Full {
+    Sandbox,
+    Engine,
+}
+
 impl Shared {
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
@@ -69,8 +77,10 @@ impl Shared {
     }
 
     /// A place for one more connection, of this sandbox's and of all.
-    fn take_place(&self) -> Option<(SemaphorePermit<'_>, SemaphorePermit<'static>)> {
-        Some((self.places.try_acquire().ok()?, all_places().try_acquire().ok()?))
+    fn take_place(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'static>), Full> {
+        let own = self.places.try_acquire().map_err(|_| Full::Sandbox)?;
+        let of_all = all_places().try_acquire().map_err(|_| Full::Engine)?;
+        Ok((own, of_all))
     }
 }
 

@@ -42,16 +42,35 @@ impl Allowance {
     }
 }
 
-/// How a direction ended.
+/// Why nothing more is passed on, although there is more.
 #[derive(Debug)]
-pub(super) enum Ended {
-    /// All that there was has been passed on.
-    Done,
+pub(super) enum Stopped {
     /// No more may go that way.
     Exhausted(Way),
     /// Whoever looked at it said no.
     Refused(String),
     Failed(io::Error),
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Passes these on, as far as that may be.
+pub(super) async fn send(
+    to: &mut OwnedWriteHalf,
+    bytes: &[u8],
+    allowance: &Allowance,
+    count: &AtomicU64,
+) -> Result<(), Stopped> {
+    if !allowance.take(bytes.len() as u64) {
+        return Err(Stopped::Exhausted(allowance.way));
+    }
+    to.write_all(bytes).await?;
+    count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Passes everything from one to the other until it ends, then tells the other that it has.
@@ -60,32 +79,22 @@ pub(super) async fn pass(
     to: &mut OwnedWriteHalf,
     allowance: &Allowance,
     count: &AtomicU64,
-) -> Ended {
+) -> Result<(), Stopped> {
     let mut piece = Vec::new();
     loop {
         // Nothing is kept for a connection on which nothing happens.
-        if let Err(error) = from.readable().await {
-            return Ended::Failed(error);
-        }
+        from.readable().await?;
         if piece.is_empty() {
             piece = vec![0; PIECE];
         }
         match from.try_read(&mut piece) {
             Ok(0) => {
                 let _ = to.shutdown().await;
-                return Ended::Done;
+                return Ok(());
             }
-            Ok(size) => {
-                if !allowance.take(size as u64) {
-                    return Ended::Exhausted(allowance.way);
-                }
-                if let Err(error) = to.write_all(&piece[..size]).await {
-                    return Ended::Failed(error);
-                }
-                count.fetch_add(size as u64, Ordering::Relaxed);
-            }
+            Ok(size) => send(to, &piece[..size], allowance, count).await?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => piece = Vec::new(),
-            Err(error) => return Ended::Failed(error),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -100,7 +100,7 @@ async fn answer(shared: &Shared, question: &Question) -> Answer {
         }
         Some(name) => {
             let rule = shared.egress.rules.iter().find(|rule| rule.host.has_name(name));
-            event.rule = Some(rule.map_or_else(|| "network full".to_owned(), ToString::to_string));
+            event.rule = rule.map(ToString::to_string);
             match shared.dialler.look_up(name).await {
                 // What is not there has no address here either.
                 Err(error) => {
