@@ -30,6 +30,11 @@ use crate::weight::Weight;
 /// A future that can be sent and stored.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// The name of images that are made of others, with what a sandbox needs inside.
+pub const AGENT_IMAGE: &str = "belljar-agent";
+/// The name of images that are made of environments.
+pub const ENVIRONMENT_IMAGE: &str = "belljar-environment";
+
 /// What the root of a sandbox is.
 #[derive(Clone, Copy, Debug)]
 pub enum Footing<'a> {

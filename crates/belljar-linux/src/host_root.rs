@@ -28,14 +28,14 @@ pub struct HostView {
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// The links at the top of every root: where, and to what.
-pub fn links() -> Vec<(String, String)> {
-    HostRoot::look().links
-}
-
-/// The small files that are made for every root: where, and what is in them.
-pub fn files() -> Vec<(String, Vec<u8>)> {
-    HostRoot::look().files
+/// What is made for every root, and nothing of what is shown.
+pub fn bare() -> HostView {
+    let root = HostRoot::look();
+    HostView {
+        shown: Vec::new(),
+        links: root.links,
+        files: root.files,
+    }
 }
 
 /// What `plan` shows of this machine, with its mounts.

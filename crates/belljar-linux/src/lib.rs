@@ -29,6 +29,7 @@ pub use host::pool::PoolSettings;
 pub use host::provider::NativeProvider;
 pub use host::stdin::{Pump, pump};
 pub use host::toolchain::find as find_toolchain;
+pub use host::tree::descendants;
 pub use policies::{Rule, RuleAction, rules};
 
 /// For the fuzz target: reads one frame as the engine reads what a sandbox sends.

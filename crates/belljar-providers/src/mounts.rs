@@ -64,7 +64,7 @@ impl OpenMount {
     }
 
     /// The same for a process of this machine that brings what is mounted to the guest.
-    pub(crate) fn check_in(&self, process: Option<u32>) -> Result<(), ProviderError> {
+    pub(crate) fn check_in(&self, process: Option<i32>) -> Result<(), ProviderError> {
         let unseen = || {
             failed(
                 &self.mount,
@@ -111,7 +111,7 @@ mod tests {
         };
         let refused = mount(&link, &one).unwrap_err().to_string();
         assert!(refused.contains("link"), "{refused}");
-        let own = Some(std::process::id());
+        let own = Some(std::process::id().cast_signed());
         assert!(mount(&one, &one).unwrap()[0].check_in(own).is_ok());
         // As it would be if a link had been there when the engine looked.
         assert!(mount(&one, &other).unwrap()[0].check_in(own).is_err());

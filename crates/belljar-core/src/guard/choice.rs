@@ -2,6 +2,7 @@
 
 use crate::denial::{Denial, DenialCode};
 use crate::policy::Policy;
+use crate::provider::{AGENT_IMAGE, ENVIRONMENT_IMAGE};
 use crate::request::Request;
 use crate::status::ProviderName;
 
@@ -128,7 +129,7 @@ fn is_made_here(image: &str) -> bool {
     let last = image.rsplit('/').next().unwrap_or(image);
     let name = last.split([':', '@']).next().unwrap_or(last);
     let is_number = name.len() >= 12 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    matches!(name, "belljar-environment" | "belljar-agent" | "sha256") || is_number
+    [ENVIRONMENT_IMAGE, AGENT_IMAGE, "sha256"].contains(&name) || is_number
 }
 
 fn check_image(policy: &Policy, request: &Request) -> Result<(), Denial> {

@@ -32,7 +32,7 @@ pub(crate) mod stdin;
 mod streams;
 mod talk;
 pub(crate) mod toolchain;
-mod tree;
+pub(crate) mod tree;
 mod trial;
 mod warm;
 mod watch;

@@ -39,6 +39,11 @@ fn members(roots: &[i32]) -> Vec<i32> {
     };
     let mut waiting = children(*init);
     waiting.extend(others);
+    descendants(waiting)
+}
+
+/// These and all processes below them, as far as there is an end to them.
+pub fn descendants(mut waiting: Vec<i32>) -> Vec<i32> {
     let mut found = Vec::new();
     while let Some(pid) = waiting.pop() {
         if found.len() >= 4096 {

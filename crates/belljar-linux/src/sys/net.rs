@@ -4,16 +4,13 @@ use std::io;
 use std::mem;
 use std::os::fd::AsRawFd;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
 use super::checked;
 
 /// Sets `lo` up. The kernel then adds 127.0.0.1 and ::1 by itself.
 pub(crate) fn loopback_up() -> io::Result<()> {
-    let socket = rustix::net::socket_with(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: ifreq is integers and byte arrays, for which all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
@@ -29,10 +26,10 @@ pub(crate) fn loopback_up() -> io::Result<()> {
 
 /// Has every address of both versions lead to this namespace itself: `local default dev lo`.
 pub(crate) fn everything_is_local() -> io::Result<()> {
-    let socket = rustix::net::socket_with(
-        rustix::net::AddressFamily::NETLINK,
-        rustix::net::SocketType::RAW,
-        rustix::net::SocketFlags::CLOEXEC,
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
         None,
     )?;
     for family in [libc::AF_INET, libc::AF_INET6] {

@@ -68,7 +68,7 @@ impl Shape {
 
     /// Whether its runtime is gVisor's.
     pub(super) fn has_own_kernel(&self) -> bool {
-        self.runtime.as_ref().is_some_and(|name| name.contains("runsc"))
+        self.runtime.as_deref().is_some_and(has_own_kernel)
     }
 
     pub(super) fn mounts(&self) -> &[belljar_core::mount::Mount] {
@@ -164,6 +164,11 @@ impl Shape {
             ..ContainerCreateBody::default()
         }
     }
+}
+
+/// Whether a runtime of that name gives each container a kernel of its own.
+pub(super) fn has_own_kernel(runtime: &str) -> bool {
+    runtime.contains("runsc")
 }
 
 /// What is not there is not made, as it would be by the older way of saying this.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use belljar_core::language::{Recipe, TABLE};
+use belljar_core::provider::AGENT_IMAGE;
 use belljar_core::{Language, Policy, ProviderError, Toolchain};
 use belljar_linux::agent::{PROGRAM, runner_files};
 use bollard::models::{ContainerConfig, ContainerCreateBody};
@@ -25,8 +26,6 @@ use crate::agent::Line;
 use crate::pool::{Waiting, fresh_name};
 use crate::program::AGENT;
 
-/// The name of what is made.
-const DERIVED: &str = "belljar-agent";
 /// Where programs are looked for in an image that does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -214,7 +213,7 @@ fn unavailable(name: &str, why: &str) -> ProviderError {
 async fn derive(connection: &Connection, name: &str, base: &str) -> Result<String, ProviderError> {
     let docker = &connection.docker;
     let tag = tag(base);
-    let derived = format!("{DERIVED}:{tag}");
+    let derived = format!("{AGENT_IMAGE}:{tag}");
     if docker.inspect_image(&derived).await.is_ok() {
         return Ok(derived);
     }
@@ -248,7 +247,7 @@ async fn derive(connection: &Connection, name: &str, base: &str) -> Result<Strin
             .map_err(failed)?;
         let options = CommitContainerOptions {
             container: Some(made.id.clone()),
-            repo: Some(DERIVED.to_owned()),
+            repo: Some(AGENT_IMAGE.to_owned()),
             tag: Some(tag.clone()),
             ..CommitContainerOptions::default()
         };

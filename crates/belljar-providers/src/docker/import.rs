@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use belljar_core::ProviderError;
 use belljar_core::plan::WORK_DIR;
+use belljar_core::provider::ENVIRONMENT_IMAGE;
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{CreateContainerOptions, CreateImageOptions};
 use futures_util::StreamExt;
@@ -16,9 +17,6 @@ use super::connect::Connection;
 use super::image::{Images, base};
 use super::{Shared, owner, problem};
 use crate::program::AGENT;
-
-/// The name of environments that the engine was given.
-const IMPORTED: &str = "belljar-environment";
 
 impl Images {
     /// The image of an environment that stands beside the host's own Python: both, and what they need to run.
@@ -68,7 +66,7 @@ async fn import(
     digest: &str,
     write: impl FnOnce(&mut tar::Builder<Chunks>) -> io::Result<()> + Send + 'static,
 ) -> Result<String, ProviderError> {
-    let name = format!("{IMPORTED}:{}", digest.get(..16).unwrap_or(digest));
+    let name = format!("{ENVIRONMENT_IMAGE}:{}", digest.get(..16).unwrap_or(digest));
     if connection.docker.inspect_image(&name).await.is_ok() {
         return Ok(name);
     }

@@ -227,9 +227,8 @@ impl Shared {
                 fix: "mount the directory somewhere else, or use the native provider".to_owned(),
             });
         }
-        if !plan.mounts().is_empty()
-            && Shape::new(image, plan, self.settings.runtime.as_deref()).has_own_kernel()
-        {
+        let runtime = self.settings.runtime.as_deref();
+        if !plan.mounts().is_empty() && runtime.is_some_and(container::has_own_kernel) {
             return Err(ProviderError::ControlMissing {
                 control: Control::PrivateRoot,
                 why: "what an engine mounts cannot be looked at from a kernel of its own".to_owned(),

@@ -14,6 +14,7 @@ use belljar_core::provider::{BoxFuture, Ended};
 use belljar_core::receipt::Observed;
 use belljar_core::{Control, Limits, ProviderError, Support, Weight};
 use belljar_linux::agent::Surroundings;
+use belljar_linux::descendants;
 use belljar_linux::groups::{Beside, ProcessGroup};
 use rustix::pipe::PipeFlags;
 use tempfile::TempDir;
@@ -184,31 +185,8 @@ impl Waiting for Raised {
     }
 }
 
-/// A process and all below it.
-fn descendants(first: u32) -> Vec<u32> {
-    let mut found = vec![first];
-    let mut at = 0;
-    while let Some(pid) = found.get(at) {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let children: Vec<u32> = tasks
-            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-            .flat_map(|text| {
-                text.split_whitespace()
-                    .filter_map(|pid| pid.parse().ok())
-                    .collect::<Vec<_>>()
-            })
-            .collect();
-        found.extend(children);
-        at += 1;
-    }
-    found
-}
-
 /// Whether it is the process of gVisor's that has the host's files.
-fn is_gofer(pid: u32) -> bool {
+fn is_gofer(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.starts_with(b"runsc-gofer\0"))
 }
 
@@ -322,7 +300,9 @@ impl GvisorPlace {
             return Ok(());
         }
         let first = self.kept.as_ref().and_then(|kept| kept.child.id());
-        let brings = first.into_iter().flat_map(descendants).find(|pid| is_gofer(*pid));
+        let first = first.and_then(|pid| i32::try_from(pid).ok());
+        let all = descendants(first.into_iter().collect());
+        let brings = all.into_iter().find(|pid| is_gofer(*pid));
         mounts.iter().try_for_each(|mount| mount.check_in(brings))
     }
 

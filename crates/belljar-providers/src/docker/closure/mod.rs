@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use belljar_core::{Language, Toolchain};
-use belljar_linux::host_root;
+use belljar_linux::host_root::{self, HostView};
 use sha2::{Digest, Sha256};
 
 use libraries::Libraries;
@@ -156,10 +156,11 @@ impl Closure {
             ..Self::default()
         };
         let libraries = Libraries::look();
-        for (place, target) in host_root::links() {
+        let HostView { links, files, .. } = host_root::bare();
+        for (place, target) in links {
             closure.entries.insert(place.into(), Entry::Link(target.into()));
         }
-        for (place, content) in host_root::files() {
+        for (place, content) in files {
             closure.make_above(Path::new(&place));
             closure.entries.insert(place.into(), Entry::Made(content));
         }
