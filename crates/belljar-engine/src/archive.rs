@@ -24,6 +24,7 @@ use rustix::fs::OFlags;
 
 pub use error::ArchiveError;
 use unpacked::Unpacked;
+pub(crate) use unpacked::show;
 
 /// The most entries an archive may have, directories included.
 pub const MOST_ENTRIES: usize = 10_000;

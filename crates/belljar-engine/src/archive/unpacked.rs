@@ -208,7 +208,7 @@ fn below_file(entry: String, file: &GuestPath) -> ArchiveError {
 }
 
 /// A name as people may safely see it: escaped, and cut where it is long.
-pub(super) fn show(raw: &[u8]) -> String {
+pub(crate) fn show(raw: &[u8]) -> String {
     const LONGEST: usize = 200;
     let cut = &raw[..raw.len().min(LONGEST)];
     let mut shown = String::new();

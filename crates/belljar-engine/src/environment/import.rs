@@ -308,7 +308,7 @@ mod tests {
         ]);
         let _ = imported(&own.store, &climbing);
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-        let rows: [(&str, Vec<u8>, &str); 13] = [
+        let rows: [(&str, Vec<u8>, &str); 14] = [
             ("empty", Vec::new(), "empty"),
             ("no tar", b"PK\x03\x04 and more".repeat(100), "cannot be read"),
             (
@@ -347,6 +347,11 @@ mod tests {
             ),
             ("a size of its own", extended(b'x', b"14 size=90000\n"), "8 GiB"),
             ("holes", extended(b'x', b"22 GNU.sparse.major=1\n"), "holes"),
+            (
+                "a name for all",
+                extended(b'g', b"10 path=x\n"),
+                "renames every entry",
+            ),
             (
                 "a name beyond all names",
                 extended(b'L', &b"d/".repeat(2000)),

@@ -12,6 +12,7 @@ use tar::EntryType;
 use super::error::EnvironmentError;
 use super::import::{not_a_root, open_root, unreadable, within};
 use super::progress::Cancel;
+use crate::archive::show;
 
 /// The most that an archive may hold.
 const MOST_BYTES: u64 = 32 << 30;
@@ -72,7 +73,7 @@ fn unpack_tar(archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), E
         let path = plain(&named)?;
         unpacking.count()?;
         let put = unpacking.put(&path, &target, &mut entry);
-        put.map_err(|error| not_a_root(format!("`{}`: {error}", shown(&path))))?;
+        put.map_err(|error| not_a_root(format!("`{}`: {error}", show(&path))))?;
     }
     if unpacking.entries == 0 {
         return Err(not_a_root("the archive is empty, or no tar"));
@@ -113,8 +114,14 @@ impl Said {
             EntryType::GNULongName => self.name = ended(text),
             EntryType::GNULongLink => self.target = ended(text),
             EntryType::XHeader => self.read(&text)?,
-            // What is said about all of them is for people.
-            _ => {}
+            // What is said about all of them is for people. A name for everything has no honest use.
+            _ => {
+                let mut of_all = Self::default();
+                of_all.read(&text)?;
+                if of_all.name.is_some() || of_all.target.is_some() {
+                    return Err(not_a_root("the archive renames every entry"));
+                }
+            }
         }
         Ok(true)
     }
@@ -139,12 +146,6 @@ fn sparse() -> EnvironmentError {
     not_a_root("the archive holds files with holes; write it without --sparse")
 }
 
-/// A name as it can be told to somebody.
-fn shown(path: &[u8]) -> String {
-    let text: String = String::from_utf8_lossy(path).chars().take(200).collect();
-    text.escape_default().to_string()
-}
-
 /// A name without anything that leads out.
 fn plain(path: &[u8]) -> Result<Vec<u8>, EnvironmentError> {
     let parts: Vec<&[u8]> = path
@@ -152,13 +153,13 @@ fn plain(path: &[u8]) -> Result<Vec<u8>, EnvironmentError> {
         .filter(|part| !part.is_empty() && *part != b".")
         .collect();
     if parts.iter().any(|part| *part == b".." || part.contains(&0)) {
-        return Err(not_a_root(format!("an entry is called `{}`", shown(path))));
+        return Err(not_a_root(format!("an entry is called `{}`", show(path))));
     }
     let path = parts.join(&b'/');
     if path.len() > LONGEST_PATH {
         return Err(not_a_root(format!(
             "an entry's name is too long: `{}…`",
-            shown(&path)
+            show(&path)
         )));
     }
     Ok(path)
