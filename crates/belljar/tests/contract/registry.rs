@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use belljar::{DenialCode, Engine, ExecuteIo, Language, Policy, ProviderName, Request};
 use belljar_engine::EngineError;
@@ -13,6 +14,8 @@ use sha2::{Digest, Sha256};
 use super::{block_on, engines, spawn};
 
 const NAME: &str = "team/empty";
+/// How long some answers take.
+const SLOW: Duration = Duration::from_secs(30);
 
 /// What a registry has of one image: its manifest, and what that names.
 struct Image {
@@ -89,6 +92,9 @@ fn serve(image: &Image, stream: TcpStream) -> std::io::Result<()> {
                 .map(|(_, blob)| ("application/octet-stream", &blob[..])),
         };
         image.asked.fetch_add(1, Ordering::Relaxed);
+        if path.contains("/slow/") {
+            std::thread::sleep(SLOW);
+        }
         let (status, kind, body) = found.map_or(("404 Not Found", "text/plain", &b""[..]), |(kind, body)| {
             ("200 OK", kind, body)
         });
@@ -105,12 +111,11 @@ fn serve(image: &Image, stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-#[test]
-fn an_image_is_fetched_and_how_far_it_is_is_told() {
-    let Some(own) = engines::docker(spawn) else { return };
+/// A registry with one image under any name; below `slow/` it takes its time. Returns what it has and its port.
+fn registry() -> (Arc<Image>, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    let (image, told) = (Arc::new(image()), Arc::new(Mutex::new(Vec::new())));
+    let image = Arc::new(image());
     let served = Arc::clone(&image);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -118,41 +123,100 @@ fn an_image_is_fetched_and_how_far_it_is_is_told() {
             std::thread::spawn(move || serve(&image, stream));
         }
     });
-    let hears = Arc::clone(&told);
-    let engine = Engine::new(Arc::new(DockerProvider::new(DockerSettings {
-        host: Some(format!("unix://{}", own.socket.display())),
-        progress: Some(Arc::new(move |text: &str| {
-            hears.lock().expect("a list").push(text.to_owned())
-        })),
-        ..DockerSettings::default()
-    })));
-    let name = format!("localhost:{port}/{NAME}");
+    (image, port)
+}
+
+fn request(image: &str) -> Request {
     let mut request = Request::code(Language::Python, *b"print(1)");
     request.provider = Some(ProviderName::Docker);
-    request.image = Some(name.clone());
-    let policy = Policy::for_owner(&request).expect("a policy");
-    // It was fetched, and looked into: it has no Python.
-    match block_on(engine.execute(&policy, &request, ExecuteIo::default())) {
-        Err(EngineError::Denied { denial, .. }) => {
-            assert_eq!(denial.code, DenialCode::LanguageUnavailable, "{denial:?}");
-        }
+    request.image = Some(image.to_owned());
+    request
+}
+
+/// Why a request was refused by the policy of whoever asks for it.
+async fn refused(engine: &Engine, request: &Request) -> DenialCode {
+    let policy = Policy::for_owner(request).expect("a policy");
+    refused_by(&policy, engine, request).await
+}
+
+async fn refused_by(policy: &Policy, engine: &Engine, request: &Request) -> DenialCode {
+    match engine.execute(policy, request, ExecuteIo::default()).await {
+        Err(EngineError::Denied { denial, .. }) => denial.code,
         other => panic!("{other:?}"),
     }
+}
+
+fn docker(own: &engines::Engine, told: &Arc<Mutex<Vec<String>>>) -> Engine {
+    let hears = Arc::clone(told);
+    Engine::new(Arc::new(DockerProvider::new(DockerSettings {
+        host: Some(format!("unix://{}", own.socket.display())),
+        progress: Some(Arc::new(move |text: &str| {
+            hears.lock().expect("a list").push(text.to_owned());
+        })),
+        ..DockerSettings::default()
+    })))
+}
+
+#[test]
+fn an_image_is_fetched_and_how_far_it_is_is_told() {
+    let Some(own) = engines::docker(spawn) else { return };
+    let ((image, port), told) = (registry(), Arc::default());
+    let engine = docker(own, &told);
+    let name = format!("localhost:{port}/{NAME}");
+    // It was fetched, and looked into: it has no Python.
+    let code = block_on(refused(&engine, &request(&name)));
+    assert_eq!(code, DenialCode::LanguageUnavailable);
     let told = told.lock().expect("a list").clone();
     assert_eq!(
         told.first(),
         Some(&format!("fetching the image {name}")),
         "{told:?}"
     );
-    assert!(
-        told.iter()
-            .any(|line| line.contains(" of 1.0 MB") || line.contains(" of 1.1 MB")),
-        "{told:?}"
-    );
+    let far = |line: &String| line.contains(" of 1.0 MB") || line.contains(" of 1.1 MB");
+    assert!(told.iter().any(far), "{told:?}");
     assert_eq!(told.last(), Some(&format!("{name} is there")), "{told:?}");
-    assert!(image.asked.load(Ordering::Relaxed) > 2);
     // The second time it is there.
     let before = image.asked.load(Ordering::Relaxed);
-    assert!(block_on(engine.execute(&policy, &request, ExecuteIo::default())).is_err());
+    assert!(before > 2);
+    block_on(refused(&engine, &request(&name)));
     assert_eq!(image.asked.load(Ordering::Relaxed), before);
+}
+
+/// Fetching makes an engine speak to whoever the name says: that is for who writes policies.
+#[test]
+fn what_no_policy_lists_is_not_fetched() {
+    let Some(own) = engines::docker(spawn) else { return };
+    let (image, port) = registry();
+    let engine = docker(own, &Arc::default());
+    let request = request(&format!("localhost:{port}/{NAME}"));
+    let mut policy = Policy::builtin("standard").expect("built in");
+    let code = block_on(refused_by(&policy, &engine, &request));
+    assert_eq!(code, DenialCode::ImageUnavailable);
+    assert_eq!(image.asked.load(Ordering::Relaxed), 0, "somebody was asked");
+    policy.allowed_images = vec![format!("localhost:{port}/*")];
+    let code = block_on(refused_by(&policy, &engine, &request));
+    assert_eq!(code, DenialCode::LanguageUnavailable);
+}
+
+/// One image that takes its time keeps nobody from another.
+#[test]
+fn a_slow_image_holds_up_nobody_else() {
+    let Some(own) = engines::docker(spawn) else { return };
+    let (image, port) = registry();
+    let engine = docker(own, &Arc::default());
+    block_on(async {
+        let slow = request(&format!("localhost:{port}/slow/empty"));
+        let waiting = {
+            let engine = engine.clone();
+            tokio::spawn(async move { refused(&engine, &slow).await })
+        };
+        while image.asked.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let other = request(engines::BARE_IMAGE);
+        let code = tokio::time::timeout(SLOW / 2, refused(&engine, &other)).await;
+        assert_eq!(code, Ok(DenialCode::LanguageUnavailable));
+        assert!(!waiting.is_finished(), "it was not slow");
+        waiting.abort();
+    });
 }
