@@ -157,6 +157,8 @@ pub struct Doors {
     pub resolver_streams: Vec<TcpListener>,
     /// Where connections to any address arrive, one for each port.
     pub listeners: Vec<TcpListener>,
+    /// Where those arrive that were for any other address and port; the kernel remembers which.
+    pub redirected: Vec<TcpListener>,
 }
 
 /// A sandbox whose interpreter stays between executions.

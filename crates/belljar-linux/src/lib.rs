@@ -11,7 +11,7 @@
 
 pub mod agent;
 mod birth;
-mod doors;
+pub mod doors;
 pub mod groups;
 mod host;
 pub mod host_root;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use belljar_core::provider::{BoxFuture, Ended};
+use belljar_core::egress::Ports;
+use belljar_core::provider::{BoxFuture, Doors, Ended};
 use belljar_core::receipt::Observed;
 use belljar_core::{Control, Limits, ProviderError, Weight};
 
@@ -25,6 +26,12 @@ pub(crate) trait Place: Send + Sync + Debug {
     /// hide from it what their children used.
     fn cpu(&self) -> Option<Duration> {
         None
+    }
+
+    /// Has its network lead to doors on these ports, and opens them.
+    fn open_doors(&mut self, ports: Ports) -> BoxFuture<'_, Result<Doors, ProviderError>> {
+        let _ = ports;
+        Box::pin(std::future::ready(Err(no_doors("it has no network of its own"))))
     }
 
     /// Ends everything in it, whatever that is doing, and waits until nothing is left. May be called again.
@@ -49,6 +56,15 @@ pub(crate) trait Place: Send + Sync + Debug {
 
     /// How it came to be.
     fn origin(&self) -> String;
+}
+
+/// Why a place can have no doors.
+pub(crate) fn no_doors(why: impl std::fmt::Display) -> ProviderError {
+    ProviderError::ControlMissing {
+        control: Control::NetworkNamespace,
+        why: format!("nobody can stand between its network and the world: {why}"),
+        fix: "use the native provider, or run belljar as the user whom the engine belongs to".to_owned(),
+    }
 }
 
 /// What has been used so far.

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::address::is_public;
+
 /// The longest name that the domain name system has.
 const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
@@ -104,6 +106,8 @@ pub enum Host {
     Below(HostName),
     /// One that is named by its address, whoever it belongs to.
     Address(IpAddr),
+    /// Everyone with an address that is the world's. No rule is written like that: it is what the network `full` means.
+    World,
 }
 
 impl Host {
@@ -113,6 +117,16 @@ impl Host {
             Self::Name(own) => own == name,
             Self::Below(above) => name.is_below(above),
             Self::Address(_) => false,
+            Self::World => true,
+        }
+    }
+
+    /// Whether that address is meant, by itself and not because of a name.
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Address(own) => *own == address,
+            Self::World => is_public(address),
+            Self::Name(_) | Self::Below(_) => false,
         }
     }
 
@@ -121,7 +135,8 @@ impl Host {
         match (self, other) {
             (Self::Below(above), Self::Below(other)) => above == other || other.is_below(above),
             (_, Self::Name(name)) => self.has_name(name),
-            (Self::Address(own), Self::Address(other)) => own == other,
+            (_, Self::Address(other)) => self.has_address(*other),
+            (Self::World, _) => true,
             _ => false,
         }
     }
@@ -163,6 +178,7 @@ impl fmt::Display for Host {
             Self::Below(above) => write!(f, "*.{above}"),
             Self::Address(IpAddr::V4(address)) => write!(f, "{address}"),
             Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            Self::World => f.write_str("*"),
         }
     }
 }

@@ -11,12 +11,18 @@ pub use host::{Host, HostError, HostName};
 pub use rule::{Protocol, Rule, RuleError, RuleFields, RuleText};
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::denial::{Denial, DenialCode};
 use crate::units::Bytes;
+
+/// Where the resolver of a sandbox is asked that may reach somebody: an address that no host in the world has.
+pub const RESOLVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+pub const RESOLVER_PORT: u16 = 53;
+/// What a root says of it in `/etc/resolv.conf`. Somebody answers there where hosts may be reached; elsewhere nobody can be asked.
+pub const RESOLV_CONF: &str = "nameserver 198.18.0.1\noptions timeout:10 attempts:2\n";
 
 /// The most rules of one policy.
 pub const MOST_RULES: usize = 1000;
@@ -46,6 +52,13 @@ impl Default for EgressLimits {
     }
 }
 
+/// Ports of a sandbox that somebody listens on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Ports {
+    These(BTreeSet<u16>),
+    All,
+}
+
 /// What a plan lets its guest reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Egress {
@@ -55,11 +68,12 @@ pub struct Egress {
 
 impl Egress {
     /// Ports that somebody has to listen on.
-    pub fn ports(&self) -> BTreeSet<u16> {
-        self.rules
-            .iter()
-            .flat_map(|rule| rule.ports.iter().copied())
-            .collect()
+    pub fn ports(&self) -> Ports {
+        if self.rules.iter().any(|rule| rule.host == Host::World) {
+            return Ports::All;
+        }
+        let ports = self.rules.iter().flat_map(|rule| rule.ports.iter().copied());
+        Ports::These(ports.collect())
     }
 
     /// What is too much in these rules, if anything is.
@@ -81,14 +95,14 @@ impl Egress {
     pub fn rules_of<'a>(&'a self, name: &'a HostName, port: u16) -> impl Iterator<Item = &'a Rule> {
         self.rules
             .iter()
-            .filter(move |rule| rule.host.has_name(name) && rule.ports.contains(&port))
+            .filter(move |rule| rule.host.has_name(name) && rule.has_port(port))
     }
 
-    /// The rules for that address and port, as the policy names it.
+    /// The rules for that address and port, by itself and not because of a name.
     pub fn rules_of_address(&self, address: IpAddr, port: u16) -> impl Iterator<Item = &Rule> {
         self.rules
             .iter()
-            .filter(move |rule| rule.host == Host::Address(address) && rule.ports.contains(&port))
+            .filter(move |rule| rule.host.has_address(address) && rule.has_port(port))
     }
 }
 

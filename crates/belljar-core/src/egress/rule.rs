@@ -7,14 +7,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::RESOLVER_PORT;
 use super::address::{Block, BlockError, is_public};
 use super::host::{Host, HostError, HostName};
 use crate::status::words;
 
 /// The ports of a rule that names none.
 const USUAL_PORTS: [u16; 2] = [80, 443];
-/// Where the sandbox's own resolver is asked.
-const RESOLVER_PORT: u16 = 53;
 /// The most ports, methods, paths or ranges that one rule names.
 const MOST: usize = 64;
 
@@ -109,6 +108,23 @@ impl Rule {
         }
     }
 
+    /// Everyone, on any port, with anything: what the network `full` means.
+    pub(crate) fn world() -> Self {
+        Self {
+            host: Host::World,
+            ports: BTreeSet::new(),
+            protocol: Protocol::Tcp,
+            methods: BTreeSet::new(),
+            paths: Vec::new(),
+            addresses: Vec::new(),
+        }
+    }
+
+    /// Whether its hosts may be reached on that port.
+    pub fn has_port(&self, port: u16) -> bool {
+        self.host == Host::World || self.ports.contains(&port)
+    }
+
     /// Whether HTTP in the clear may be spoken on that port.
     pub fn speaks_http(&self, port: u16) -> bool {
         self.protocol == Protocol::Http || (self.protocol == Protocol::Auto && port != 443)
@@ -165,7 +181,7 @@ impl Rule {
             (own, other) => own == other,
         };
         self.host.covers(&other.host)
-            && other.ports.is_subset(&self.ports)
+            && other.ports.iter().all(|port| self.has_port(*port))
             && protocol
             && methods
             && paths

@@ -19,7 +19,7 @@ use crate::capabilities::{Capabilities, Support};
 use crate::command::{self, CommandError};
 use crate::control::{Control, Demand};
 use crate::denial::{Denial, DenialCode};
-use crate::egress::{self, Egress};
+use crate::egress::{self, Egress, Rule};
 use crate::environment::{Environment, EnvironmentUsed, HOST};
 use crate::limits::{LimitOverrides, Limits};
 use crate::mount::{Access, Mount};
@@ -28,7 +28,7 @@ use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::record::code_hash;
 use crate::request::{Content, Request, Source};
-use crate::status::NetworkPolicy;
+use crate::status::{IsolationLevel, NetworkPolicy};
 
 /// The most arguments, variables, files, mounts or outputs a request may have.
 const MOST_ITEMS: usize = 10_000;
@@ -48,7 +48,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     limits::check(policy, &request.limits)?;
     let session = session::check(policy, request)?;
     let network = check_network(policy, capabilities, request)?;
-    let egress = check_hosts(policy, network, request)?;
+    let egress = check_hosts(policy, capabilities, network, request)?;
     check_mounts(policy, request)?;
     let limits = policy.limits.lowered(&request.limits);
     check_files(policy, &limits, request)?;
@@ -449,7 +449,12 @@ fn check_network(
 }
 
 /// Whom the guest may reach.
-fn check_hosts(policy: &Policy, network: NetworkPolicy, request: &Request) -> Result<Option<Egress>, Denial> {
+fn check_hosts(
+    policy: &Policy,
+    capabilities: &Capabilities,
+    network: NetworkPolicy,
+    request: &Request,
+) -> Result<Option<Egress>, Denial> {
     let asked = request.hosts.as_deref();
     if let Some(why) = Egress::too_much(asked.unwrap_or(&policy.allowed_hosts)) {
         return Err(Denial::new(
@@ -461,7 +466,9 @@ fn check_hosts(policy: &Policy, network: NetworkPolicy, request: &Request) -> Re
         ));
     }
     for rule in asked.unwrap_or_default() {
-        if policy.allowed_hosts.iter().any(|allowed| allowed.covers(rule)) {
+        let everyone = (policy.permitted_network() == NetworkPolicy::Full).then(Rule::world);
+        let mut allowed = policy.allowed_hosts.iter().chain(&everyone);
+        if allowed.any(|allowed| allowed.covers(rule)) {
             continue;
         }
         let known: Vec<_> = policy.allowed_hosts.iter().map(ToString::to_string).collect();
@@ -476,20 +483,25 @@ fn check_hosts(policy: &Policy, network: NetworkPolicy, request: &Request) -> Re
             &rule.line(),
         ));
     }
-    if network != NetworkPolicy::Restricted {
-        return match asked.and_then(<[_]>::first) {
-            None => Ok(None),
-            Some(rule) => Err(Denial::new(
-                DenialCode::NetworkNotAllowed,
-                "network_policy",
-                rule.to_string(),
-                format!("the request names hosts, and its network is `{network}`"),
-                "ask for network restricted",
-            )),
-        };
+    if let (Some(rule), true) = (asked.and_then(<[_]>::first), network != NetworkPolicy::Restricted) {
+        return Err(Denial::new(
+            DenialCode::NetworkNotAllowed,
+            "network_policy",
+            rule.to_string(),
+            format!("the request names hosts, and its network is `{network}`"),
+            "ask for network restricted",
+        ));
+    }
+    // Without a wall `full` is the host's own network, and nobody stands between.
+    if network < NetworkPolicy::Restricted || capabilities.isolation == IsolationLevel::None {
+        return Ok(None);
+    }
+    let mut rules = asked.unwrap_or(&policy.allowed_hosts).to_vec();
+    if network == NetworkPolicy::Full {
+        rules.push(Rule::world());
     }
     Ok(Some(Egress {
-        rules: asked.unwrap_or(&policy.allowed_hosts).to_vec(),
+        rules,
         limits: policy.egress,
     }))
 }

@@ -1,6 +1,7 @@
 //! One connection of a guest: whom it is for, whether that may be, and everything that is said on it.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -52,10 +53,13 @@ enum End {
     Failed(String),
 }
 
-/// Serves one connection to its end, and says what came of it.
-pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream) {
-    let Ok(local) = guest.local_addr() else { return };
-    let (address, port) = (local.ip().to_canonical(), local.port());
+/// Serves one connection to its end, for whom it was asked, and says what came of it.
+pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream, asked: io::Result<SocketAddr>) {
+    let Ok(asked) = asked else {
+        refuse(guest);
+        return;
+    };
+    let (address, port) = (asked.ip().to_canonical(), asked.port());
     let (started_at, began) = (now(), Instant::now());
     let name = shared.names().name(address).cloned();
     let mut course = Course {
@@ -312,7 +316,7 @@ impl Course {
             }
             if !requests.is_between() {
                 // Half a request has no answer.
-                return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
             let _ = to.shutdown().await;
             return Ok(());

@@ -18,11 +18,13 @@ mod walled;
 
 pub(crate) use walled::stand_at_doors;
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use belljar_core::egress::{Egress, Log};
 use belljar_core::provider::Doors;
+use rustix::net::sockopt::{ip_original_dst, ipv6_original_dst};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
@@ -127,7 +129,20 @@ impl Wall {
                 Arc::clone(&shared),
                 IN_HAND,
                 |shared, stream| async move {
-                    connection::serve(&shared, stream).await;
+                    let asked = stream.local_addr();
+                    connection::serve(&shared, stream, asked).await;
+                },
+            );
+            wall.loops.push(tokio::spawn(serving));
+        }
+        for listener in doors.redirected {
+            let serving = accept(
+                listen(listener)?,
+                Arc::clone(&shared),
+                IN_HAND,
+                |shared, stream| async move {
+                    let asked = asked_for(&stream);
+                    connection::serve(&shared, stream, asked).await;
                 },
             );
             wall.loops.push(tokio::spawn(serving));
@@ -160,6 +175,16 @@ impl Drop for Wall {
             task.abort();
         }
     }
+}
+
+/// Where a connection was going before it was redirected.
+fn asked_for(stream: &tokio::net::TcpStream) -> std::io::Result<SocketAddr> {
+    let is_four = stream.local_addr()?.ip().to_canonical().is_ipv4();
+    Ok(if is_four {
+        SocketAddr::V4(ip_original_dst(stream)?)
+    } else {
+        SocketAddr::V6(ipv6_original_dst(stream)?)
+    })
 }
 
 fn listen(listener: std::net::TcpListener) -> std::io::Result<TcpListener> {

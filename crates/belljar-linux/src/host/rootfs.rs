@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use belljar_core::egress::RESOLV_CONF;
+
 use crate::wire::{Tree, TreeKind};
 
 /// The fixed part of every guest's root.
@@ -149,11 +151,7 @@ impl HostRoot {
                 "/etc/nsswitch.conf",
                 b"passwd: files\ngroup: files\nhosts: files dns\n",
             ),
-            // Somebody answers there where hosts may be reached; elsewhere nobody can be asked.
-            (
-                "/etc/resolv.conf",
-                b"nameserver 198.18.0.1\noptions timeout:10 attempts:2\n",
-            ),
+            ("/etc/resolv.conf", RESOLV_CONF.as_bytes()),
         ] {
             self.files.push((place.to_owned(), content.to_vec()));
         }

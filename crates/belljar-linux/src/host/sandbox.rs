@@ -330,7 +330,8 @@ impl Sandbox for NativeSandbox {
 
     fn take_doors(&mut self) -> Option<Doors> {
         let doors = std::mem::take(&mut self.shell.doors);
-        (!doors.is_empty()).then(|| doors::sort(doors))
+        let ports = self.plan.egress()?.ports();
+        (!doors.is_empty()).then(|| doors::sort(doors, &ports))
     }
 
     fn receipt(&self) -> Receipt {

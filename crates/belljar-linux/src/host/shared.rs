@@ -278,6 +278,7 @@ impl Shared {
                 NetworkPolicy::None,
                 NetworkPolicy::Local,
                 NetworkPolicy::Restricted,
+                NetworkPolicy::Full,
             ]
             .into(),
             languages: languages

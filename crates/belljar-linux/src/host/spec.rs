@@ -1,8 +1,10 @@
 //! From a plan to what launcher and init are told.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use belljar_core::egress::{Egress, Ports};
 use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
 use belljar_core::request::Workspace;
@@ -95,9 +97,10 @@ fn network(plan: &Plan) -> ShellNetwork {
     match (plan.network(), plan.egress()) {
         (NetworkPolicy::None, _) => ShellNetwork::Nothing,
         (NetworkPolicy::Local, _) => ShellNetwork::Loopback,
-        (NetworkPolicy::Restricted | NetworkPolicy::Full, egress) => ShellNetwork::Doors {
-            ports: egress.map_or_else(Vec::new, |egress| egress.ports().into_iter().collect()),
-        },
+        (NetworkPolicy::Restricted | NetworkPolicy::Full, egress) => {
+            let nobody = || Ports::These(BTreeSet::new());
+            ShellNetwork::Doors(egress.map_or_else(nobody, Egress::ports))
+        }
     }
 }
 

@@ -5,7 +5,6 @@
 //! from its first instruction and has nothing of the host's tree to detach. It is pid 1 of its
 //! namespace, so with it goes everything below. Root's privileges on the host are behind it.
 
-mod doors;
 mod ids;
 mod make;
 mod network;

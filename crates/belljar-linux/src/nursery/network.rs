@@ -9,9 +9,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::time::Timespec;
 
-use super::doors;
 use crate::wire::ShellNetwork;
-use crate::{sys, weaken};
+use crate::{doors, sys, weaken};
 
 /// For so long a nursery has nothing to do before it makes a network: the shell that it has just made has yet to be raised.
 const PAUSE: Timespec = Timespec {
@@ -52,11 +51,7 @@ impl Network {
         match wanted {
             ShellNetwork::Nothing => Ok(Vec::new()),
             ShellNetwork::Loopback => sys::net::loopback_up().map(|()| Vec::new()),
-            ShellNetwork::Doors { ports } => {
-                sys::net::loopback_up()?;
-                sys::net::everything_is_local()?;
-                doors::open(ports)
-            }
+            ShellNetwork::Doors(ports) => doors::make(ports),
         }
     }
 

@@ -1,4 +1,4 @@
-//! How an executable that links this crate becomes the launcher when it is started as one.
+//! How an executable that links this crate becomes the launcher, or opens doors, when it is started for that.
 //!
 //! The launcher is the same executable, started again from a sealed copy under a name of its own.
 //! A hook that runs before `main` sees that name and never lets `main` start. So every program
@@ -28,5 +28,8 @@ extern "C" fn at_start(count: c_int, arguments: *const *const c_char) {
     let name = unsafe { CStr::from_ptr(name) };
     if name.to_bytes() == LAUNCHER_NAME.as_bytes() {
         crate::launcher::main();
+    }
+    if name.to_bytes() == crate::doors::DOORS_NAME.as_bytes() {
+        crate::doors::main();
     }
 }

@@ -1,21 +1,21 @@
-//! Bringing up the loopback interface of an empty network namespace, and having it stand for the whole world.
+//! The network that this process is in: its loopback interface, having that stand for the whole world, and talking to the
+//! kernel about it.
 
 use std::io;
 use std::mem;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::net::{
+    AddressFamily, Protocol, RawProtocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send,
+    socket_with,
+};
 
 use super::checked;
 
 /// Sets `lo` up. The kernel then adds 127.0.0.1 and ::1 by itself.
 pub(crate) fn loopback_up() -> io::Result<()> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // SAFETY: ifreq is integers and byte arrays, for which all zeroes is a valid value.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = *from as libc::c_char;
-    }
+    let mut request = interface("lo");
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is.
     checked(libc::c_long::from(unsafe {
@@ -26,14 +26,9 @@ pub(crate) fn loopback_up() -> io::Result<()> {
 
 /// Has every address of both versions lead to this namespace itself: `local default dev lo`.
 pub(crate) fn everything_is_local() -> io::Result<()> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
     for family in [libc::AF_INET, libc::AF_INET6] {
-        match ask_kernel(&socket, &local_default(family as u8)) {
+        match netlink.ask_all(&[local_default(family as u8)]) {
             // A machine without the sixth version has none to lead anywhere.
             Err(error) if family == libc::AF_INET6 && is_without(&error) => {}
             result => result?,
@@ -42,7 +37,8 @@ pub(crate) fn everything_is_local() -> io::Result<()> {
     Ok(())
 }
 
-fn is_without(error: &io::Error) -> bool {
+/// Whether that version of addresses is not there at all.
+pub(crate) fn is_without(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::ENODEV | libc::EACCES)
@@ -75,17 +71,92 @@ fn local_default(family: u8) -> Vec<u8> {
     message
 }
 
-/// Sends a message and hears whether the kernel did what it says.
-fn ask_kernel(socket: &std::os::fd::OwnedFd, message: &[u8]) -> io::Result<()> {
-    rustix::net::send(socket, message, rustix::net::SendFlags::empty())?;
-    let mut answer = [0u8; 512];
-    let (size, _) = rustix::net::recv(socket, answer.as_mut_slice(), rustix::net::RecvFlags::empty())?;
-    // A head, then the error.
-    match answer[..size].get(16..20).and_then(|bytes| bytes.first_chunk()) {
-        Some(errno) => match i32::from_ne_bytes(*errno) {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(-errno)),
-        },
-        None => Err(io::ErrorKind::InvalidData.into()),
+/// Somebody of the kernel's to talk to about the network that this process is in.
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    socket: OwnedFd,
+}
+
+impl Netlink {
+    pub(crate) fn open(protocol: libc::c_int) -> io::Result<Self> {
+        let protocol = u32::try_from(protocol).ok().and_then(RawProtocol::new);
+        let socket = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            protocol.map(Protocol::from_raw),
+        )?;
+        Ok(Self { socket })
     }
+
+    /// Sends these together, and hears of each that wants an answer whether the kernel did what it says.
+    pub(crate) fn ask_all(&self, messages: &[Vec<u8>]) -> io::Result<()> {
+        send(&self.socket, &messages.concat(), SendFlags::empty())?;
+        let answered = |message: &&Vec<u8>| {
+            let flags = message.get(6..8).and_then(|bytes| bytes.first_chunk());
+            flags.is_some_and(|flags| u16::from_ne_bytes(*flags) & libc::NLM_F_ACK as u16 != 0)
+        };
+        let mut expected = messages.iter().filter(answered).count();
+        let mut answer = [0u8; 8192];
+        while expected > 0 {
+            let (size, _) = recv(&self.socket, answer.as_mut_slice(), RecvFlags::empty())?;
+            let mut rest = &answer[..size];
+            // A head, which begins with a length, then the error.
+            while let Some((length, errno)) = read_answer(rest) {
+                if errno != 0 {
+                    return Err(io::Error::from_raw_os_error(-errno));
+                }
+                expected = expected.saturating_sub(1);
+                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            }
+            if size == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_answer(bytes: &[u8]) -> Option<(usize, i32)> {
+    let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
+    let errno = i32::from_ne_bytes(*bytes.get(16..)?.first_chunk()?);
+    (length >= 20).then_some((length, errno))
+}
+
+/// Interfaces that are up, `lo` apart.
+pub(crate) fn others_that_are_up() -> io::Result<Vec<String>> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // The kernel shows everyone his own.
+    let text = std::fs::read_to_string("/proc/self/net/dev")?;
+    let names = text
+        .lines()
+        .filter_map(|line| Some(line.split_once(':')?.0.trim()));
+    let mut others = Vec::new();
+    for name in names.filter(|name| *name != "lo") {
+        let mut request = interface(name);
+        // SAFETY: SIOCGIFFLAGS reads and writes an ifreq, which `request` is.
+        checked(libc::c_long::from(unsafe {
+            libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request)
+        }))?;
+        // SAFETY: the kernel has just written the flags there.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        if libc::c_int::from(flags) & libc::IFF_UP != 0 {
+            others.push(name.to_owned());
+        }
+    }
+    Ok(others)
+}
+
+/// A question about an interface of that name.
+fn interface(name: &str) -> libc::ifreq {
+    // SAFETY: ifreq is integers and byte arrays, for which all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request
+        .ifr_name
+        .iter_mut()
+        .zip(name.bytes().take(libc::IFNAMSIZ - 1))
+    {
+        *to = from as libc::c_char;
+    }
+    request
 }

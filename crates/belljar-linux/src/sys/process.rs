@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -77,6 +77,18 @@ pub(crate) fn enter_new_user_and_mount_namespace() -> io::Result<()> {
         libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS)
     }))?;
     Ok(())
+}
+
+/// The user namespace that another namespace belongs to.
+pub(crate) fn owner_of(namespace: impl AsFd) -> io::Result<OwnedFd> {
+    /// `NS_GET_USERNS`: `_IO(0xb7, 1)`.
+    const GET_OWNER: libc::Ioctl = 0xb701;
+    // SAFETY: this request takes no argument, and gives a new descriptor.
+    let fd = checked(libc::c_long::from(unsafe {
+        libc::ioctl(namespace.as_fd().as_raw_fd(), GET_OWNER)
+    }))?;
+    // SAFETY: the kernel has just opened it, for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as std::os::fd::RawFd) })
 }
 
 /// Moves this process into an empty network of its own.

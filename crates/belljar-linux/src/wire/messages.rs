@@ -2,6 +2,7 @@
 
 use std::io;
 
+use belljar_core::egress::Ports;
 use serde::{Deserialize, Serialize};
 
 /// Engine to launcher.
@@ -168,9 +169,7 @@ pub(crate) enum ShellNetwork {
     /// The guest itself.
     Loopback,
     /// Whoever stands at its doors: every address leads there, on these ports and to a resolver.
-    Doors {
-        ports: Vec<u16>,
-    },
+    Doors(Ports),
 }
 
 /// A shell's namespaces, in the order in which a fork enters them. The network is the nursery's to give, so it is entered with the

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belljar_core::outcome::CollectedFile;
-use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, StageEnd, StageIo};
+use belljar_core::provider::{BoxFuture, Doors, Ended, Heard, Interpreting, StageEnd, StageIo};
 use belljar_core::receipt::Observed;
 use belljar_core::request::FileIn;
 use belljar_core::{Control, GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Usage, Weight};
@@ -46,6 +46,7 @@ pub(crate) struct AgentSandbox {
     pub(super) surroundings: Surroundings,
     pub(super) counters: Counters,
     pub(super) held: Held,
+    doors: Option<Doors>,
     /// What was listened to and not yet granted anew.
     listened: usize,
     pub(super) interpreter: Option<Interpreter>,
@@ -79,15 +80,13 @@ impl AgentSandbox {
             surroundings,
             counters,
             held,
+            doors: None,
             listened: 0,
             interpreter: None,
             leftovers: VecDeque::new(),
             used: Usage::default(),
         };
-        let ready = match sandbox.check_required() {
-            Ok(()) => sandbox.put_files(Arc::clone(&sandbox.plan).files()).await,
-            Err(error) => Err(error),
-        };
+        let ready = sandbox.prepare().await;
         match ready {
             Ok(()) => Ok(sandbox),
             Err(error) => {
@@ -96,6 +95,14 @@ impl AgentSandbox {
                 Err(error)
             }
         }
+    }
+
+    async fn prepare(&mut self) -> Result<(), ProviderError> {
+        self.check_required()?;
+        if let Some(egress) = self.plan.egress() {
+            self.doors = Some(self.place.open_doors(egress.ports()).await?);
+        }
+        self.put_files(Arc::clone(&self.plan).files()).await
     }
 
     /// What the plan requires must have been observed.
@@ -257,6 +264,10 @@ impl Sandbox for AgentSandbox {
 
     fn collect<'a>(&'a mut self, paths: &'a [GuestPath], limit: u64) -> BoxFuture<'a, Vec<CollectedFile>> {
         Box::pin(self.line.collect(paths, limit))
+    }
+
+    fn take_doors(&mut self) -> Option<Doors> {
+        self.doors.take()
     }
 
     fn receipt(&self) -> Receipt {

@@ -95,6 +95,14 @@ impl Seen {
             .find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
     }
 
+    /// The number of its network, where the engine's own kernel gave it.
+    pub(crate) fn network(&self) -> Option<u64> {
+        let link = self.namespaces.get(&Control::NetworkNamespace)?;
+        let number = std::str::from_utf8(link).ok()?.strip_prefix("net:[")?;
+        let number = number.strip_suffix(']')?.parse().ok()?;
+        (self.is_local && !self.is_gvisor).then_some(number)
+    }
+
     /// Controls that are to be seen from inside of a container.
     pub(crate) fn controls(&self) -> BTreeMap<Control, Observed> {
         let mut controls: BTreeMap<Control, Observed> = NAMESPACES

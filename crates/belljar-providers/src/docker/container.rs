@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use belljar_core::egress::RESOLVER;
 use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
 use belljar_core::{Limits, Plan};
@@ -35,6 +36,8 @@ pub(super) struct Shape {
     open_files: u32,
     cpu_percent: Option<u32>,
     runtime: Option<String>,
+    /// Whether it is to ask a resolver of ours.
+    asks: bool,
     /// Mounts that the request asked for.
     mounts: Vec<belljar_core::mount::Mount>,
 }
@@ -43,6 +46,7 @@ impl Shape {
     pub(super) fn new(image: &str, plan: &Plan, runtime: Option<&str>) -> Self {
         Self {
             mounts: plan.mounts().to_vec(),
+            asks: plan.egress().is_some(),
             ..Self::of(image, plan.limits(), runtime)
         }
     }
@@ -57,6 +61,7 @@ impl Shape {
             open_files: limits.open_files(),
             cpu_percent: limits.cpu_percent(),
             runtime: runtime.map(str::to_owned),
+            asks: false,
             mounts: Vec::new(),
         }
     }
@@ -106,6 +111,10 @@ impl Shape {
         }
         let host = HostConfig {
             network_mode: Some("none".to_owned()),
+            dns: self.asks.then(|| vec![RESOLVER.to_string()]),
+            dns_options: self
+                .asks
+                .then(|| vec!["timeout:10".to_owned(), "attempts:2".to_owned()]),
             cap_drop: Some(vec!["ALL".to_owned()]),
             cap_add: own_kernel.then(|| OF_THE_AGENT.map(str::to_owned).to_vec()),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -150,7 +159,8 @@ impl Shape {
             // When our end of its input goes, its input ends: the agent goes, and so does the container.
             stdin_once: Some(true),
             tty: Some(false),
-            network_disabled: Some(true),
+            // A container without any network is not told whom to ask either.
+            network_disabled: Some(!self.asks),
             // An image may want something run beside the guest.
             healthcheck: Some(HealthConfig {
                 test: Some(vec!["NONE".to_owned()]),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use belljar_core::egress::RESOLV_CONF;
 use belljar_core::language::{Recipe, TABLE};
 use belljar_core::provider::AGENT_IMAGE;
 use belljar_core::{Language, Policy, ProviderError, Toolchain};
@@ -279,7 +280,7 @@ fn tag(base: &str) -> String {
         .collect()
 }
 
-/// What is put into an image: the agent, the runners, and the directories that are mounted over.
+/// What is put into an image: the agent, the runners, whom to ask for names, and the directories that are mounted over.
 fn archive() -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut put = |path: &str, mode: u32, kind: tar::EntryType, content: &[u8]| {
@@ -297,6 +298,13 @@ fn archive() -> std::io::Result<Vec<u8>> {
         put(directory, mode, tar::EntryType::Directory, &[])?;
     }
     put(AGENT, 0o755, tar::EntryType::Regular, PROGRAM)?;
+    // Docker lays its own over it, with what the container was made with; Podman does not where there is no network.
+    put(
+        "/etc/resolv.conf",
+        0o644,
+        tar::EntryType::Regular,
+        RESOLV_CONF.as_bytes(),
+    )?;
     let mut made = std::collections::BTreeSet::new();
     for (path, content) in runner_files() {
         if let Some((above, _)) = path.rsplit_once('/')

@@ -351,7 +351,7 @@ fn capabilities(languages: BTreeMap<Language, belljar_core::Toolchain>) -> Capab
         isolation: IsolationLevel::Container,
         controls,
         essential: ESSENTIAL.into(),
-        networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
+        networks: NetworkPolicy::ALL.iter().copied().collect(),
         languages,
         environments: BTreeMap::new(),
     }

@@ -5,8 +5,9 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use belljar_core::egress::Ports;
 use belljar_core::plan::WORK_DIR;
-use belljar_core::provider::{BoxFuture, Ended};
+use belljar_core::provider::{BoxFuture, Doors, Ended};
 use belljar_core::receipt::Observed;
 use belljar_core::{Control, Limits, ProviderError};
 use belljar_linux::agent::Surroundings;
@@ -25,7 +26,7 @@ use crate::background::Background;
 use crate::clearing::Clearing;
 use crate::mounts::{self, OpenMount};
 use crate::own_kernel::USERS;
-use crate::place::{Place, Used};
+use crate::place::{Place, Used, no_doors};
 use crate::pool::Waiting;
 
 /// How long an engine may take to remove a container.
@@ -66,6 +67,7 @@ impl Raised {
             is_there: true,
             line: Weak::new(),
             controls: BTreeMap::new(),
+            network: None,
             shown: shape.mounts().iter().map(ToString::to_string).collect(),
             origin: "made on demand",
             clearing: shared.clearing.clone(),
@@ -164,6 +166,8 @@ pub(super) struct DockerPlace {
     is_there: bool,
     line: Weak<Line>,
     controls: BTreeMap<Control, Observed>,
+    /// The number of its network, where its kernel is this machine's.
+    network: Option<u64>,
     shown: Vec<String>,
     origin: &'static str,
     clearing: Clearing,
@@ -207,6 +211,7 @@ impl DockerPlace {
         self.line = Arc::downgrade(&connected.line);
         let seen = Seen::look(&connected).await;
         self.controls = seen.controls();
+        self.network = seen.network();
         self.controls.extend(seen.bounds(&connected.line).await);
         Ok((connected, seen))
     }
@@ -285,6 +290,30 @@ impl Place for DockerPlace {
 
     fn used(&self) -> Option<Used> {
         None
+    }
+
+    fn open_doors(&mut self, ports: Ports) -> BoxFuture<'_, Result<Doors, ProviderError>> {
+        Box::pin(async move {
+            // What its agent calls its network, on this very kernel.
+            let network = self
+                .network
+                .ok_or_else(|| no_doors("its engine is on another machine, or its kernel is another one"))?;
+            let (connection, id) = (Arc::clone(&self.connection), self.id.clone());
+            let opened = self.background.run(async move {
+                let inspected = connection
+                    .docker
+                    .inspect_container(&id, None::<InspectContainerOptions>)
+                    .await
+                    .map_err(|error| io::Error::other(problem::text(&error)))?;
+                let pid = inspected.state.and_then(|state| i32::try_from(state.pid?).ok());
+                let pid = pid.filter(|pid| *pid > 0).ok_or(io::ErrorKind::NotFound)?;
+                let opening = move || belljar_linux::doors::open_in(pid, Some(network), &ports);
+                tokio::task::spawn_blocking(opening)
+                    .await
+                    .map_err(io::Error::other)?
+            });
+            opened.await.map_err(no_doors)
+        })
     }
 
     fn end(&mut self) -> BoxFuture<'_, Result<(), ProviderError>> {

@@ -34,6 +34,8 @@ pub(super) struct Shape {
     disk: u64,
     tasks: u32,
     open_files: u32,
+    /// Whether it may reach somebody.
+    reaches: bool,
     /// Mounts that the request asked for.
     mounts: Vec<String>,
     /// The plan that it was read from; one of the same shape is as good.
@@ -64,6 +66,7 @@ impl Shape {
             disk: limits.disk().get(),
             tasks: limits.tasks(),
             open_files: limits.open_files(),
+            reaches: plan.egress().is_some(),
             mounts: plan.mounts().iter().map(ToString::to_string).collect(),
             plan: SamePlan(Box::new(plan.clone())),
         }
@@ -79,6 +82,16 @@ impl Shape {
         // What a request mounts may change on both sides while it is looked at. What of the host is shown stays as it is for as
         // long as a sandbox lives, and need not be looked at anew each time.
         self.mounts.is_empty().then_some("--file-access-mounts=exclusive")
+    }
+
+    /// Where its sockets are: with its own kernel's; or, where somebody may be reached, with the host's, in a network of its own
+    /// that leads to doors and nowhere else. Older releases do not start a stack of their own on kernels of today.
+    pub(super) fn network(&self) -> &'static str {
+        if self.reaches {
+            "--network=host"
+        } else {
+            "--network=none"
+        }
     }
 
     pub(super) fn plan(&self) -> &Plan {

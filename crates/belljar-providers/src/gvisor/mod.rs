@@ -196,7 +196,7 @@ impl Provider for GvisorProvider {
             isolation: IsolationLevel::Container,
             controls,
             essential: ESSENTIAL.into(),
-            networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
+            networks: NetworkPolicy::ALL.iter().copied().collect(),
             languages: languages
                 .iter()
                 .filter_map(|language| Some((*language, belljar_linux::find_toolchain(*language, false)?)))

@@ -9,8 +9,9 @@ use std::process::Stdio;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use belljar_core::egress::Ports;
 use belljar_core::plan::WORK_DIR;
-use belljar_core::provider::{BoxFuture, Ended};
+use belljar_core::provider::{BoxFuture, Doors, Ended};
 use belljar_core::receipt::Observed;
 use belljar_core::{Control, Limits, ProviderError, Support, Weight};
 use belljar_linux::agent::Surroundings;
@@ -29,7 +30,7 @@ use crate::background::Background;
 use crate::clearing::Clearing;
 use crate::mounts::{self, OpenMount};
 use crate::own_kernel::{self, USERS};
-use crate::place::{Place, Used};
+use crate::place::{Place, Used, no_doors};
 use crate::pool::Waiting;
 
 /// How long everything may take to go.
@@ -79,6 +80,7 @@ impl Raised {
         command
             .arg(&runsc.program)
             .args(runsc.options(state.path(), &log))
+            .arg(shape.network())
             .args(shape.options())
             .arg("run")
             .arg(format!("--bundle={}", dir.path().display()))
@@ -185,11 +187,6 @@ impl Waiting for Raised {
     }
 }
 
-/// Whether it is the process of gVisor's that has the host's files.
-fn is_gofer(pid: i32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.starts_with(b"runsc-gofer\0"))
-}
-
 /// What `runsc` wrote about why it failed.
 fn last_words(log: &std::path::Path) -> Option<String> {
     let text = fs::read_to_string(log).ok()?;
@@ -293,16 +290,24 @@ impl GvisorPlace {
         Ok((connected, seen))
     }
 
+    /// The process of gVisor's that calls itself so.
+    fn process(&self, name: &str) -> Option<i32> {
+        let first = self.kept.as_ref().and_then(|kept| kept.child.id());
+        let first = first.and_then(|pid| i32::try_from(pid).ok());
+        let mut all = descendants(first.into_iter().collect()).into_iter();
+        all.find(|pid| {
+            fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|words| words.split(|byte| *byte == 0).next() == Some(name.as_bytes()))
+        })
+    }
+
     /// Makes sure that what was mounted is what was opened here. Its kernel has names of its own for files; the process that
     /// brings them to it has the host's.
     fn check(&self, mounts: &[OpenMount]) -> Result<(), ProviderError> {
         if mounts.is_empty() {
             return Ok(());
         }
-        let first = self.kept.as_ref().and_then(|kept| kept.child.id());
-        let first = first.and_then(|pid| i32::try_from(pid).ok());
-        let all = descendants(first.into_iter().collect());
-        let brings = all.into_iter().find(|pid| is_gofer(*pid));
+        let brings = self.process("runsc-gofer");
         mounts.iter().try_for_each(|mount| mount.check_in(brings))
     }
 
@@ -363,6 +368,20 @@ impl Place for GvisorPlace {
 
     fn cpu(&self) -> Option<Duration> {
         self.kept.as_ref()?.group.as_ref()?.cpu()
+    }
+
+    fn open_doors(&mut self, ports: Ports) -> BoxFuture<'_, Result<Doors, ProviderError>> {
+        // Its kernel has the network of the process that it is.
+        let kernel = self.process("runsc-sandbox");
+        Box::pin(async move {
+            let kernel = kernel.ok_or_else(|| no_doors("its kernel is not to be found"))?;
+            let opening = move || belljar_linux::doors::open_in(kernel, None, &ports);
+            let opened = tokio::task::spawn_blocking(opening).await;
+            opened
+                .map_err(io::Error::other)
+                .and_then(|opened| opened)
+                .map_err(no_doors)
+        })
     }
 
     fn end(&mut self) -> BoxFuture<'_, Result<(), ProviderError>> {

@@ -69,7 +69,6 @@ impl Runsc {
             format!("--root={}", state.display()),
             format!("--log={}", log.display()),
             format!("--platform={}", self.platform),
-            "--network=none".to_owned(),
             // Its control group is ours to make.
             "--ignore-cgroups".to_owned(),
             // The root is read-only, and nothing is to be laid over it.

@@ -11,6 +11,9 @@ mod again;
 mod cli;
 mod degraded;
 mod docs;
+#[path = "../../../../tests/engines.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod engines;
 mod escape;
 mod executable;
 mod fidelity;

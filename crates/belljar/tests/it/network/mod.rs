@@ -2,10 +2,14 @@
 
 mod limits;
 mod requests;
+mod whole;
+
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Done, Run, TempDir, Who, belljar, everyone, is_root, run_code};
+use crate::engines;
+use crate::harness::{Done, Run, TempDir, Who, belljar, everyone, is_root, run_code, spawn};
 use crate::machine::absent;
 
 /// What code in a sandbox needs to try things.
@@ -37,6 +41,7 @@ def tls(name):
 /// The policy of most of these tests.
 const POLICY: &str = r#"
 extends = "standard"
+providers = ["native", "gvisor", "docker"]
 network_policy = "restricted"
 allow_network = true
 allowed_hosts = [
@@ -52,22 +57,92 @@ allowed_hosts = [
 ]
 "#;
 
-/// A world with servers, and a policy.
+/// A wall that has the same doors.
+#[derive(Clone, Copy, Debug)]
+enum Wall {
+    Native,
+    Gvisor,
+    /// The socket of an engine.
+    Docker(&'static Path),
+}
+
+impl Wall {
+    /// Those that somebody has on this machine; those that are lacking are told.
+    fn all_of(who: Who) -> Vec<Self> {
+        let mut walls = Self::without_engines(who);
+        let engines = match who {
+            Who::Root => [engines::docker(spawn), engines::podman(spawn)],
+            Who::User => [engines::podman_rootless("belljar-test", spawn), None],
+        };
+        walls.extend(
+            engines
+                .into_iter()
+                .flatten()
+                .map(|engine| Self::Docker(&engine.socket)),
+        );
+        walls
+    }
+
+    fn without_engines(who: Who) -> Vec<Self> {
+        let mut walls = vec![Self::Native];
+        let there = belljar(who, ["providers", "--json", "--no-measure"]).go().json();
+        let there = there.as_array().cloned().unwrap_or_default();
+        if there
+            .iter()
+            .any(|one| one["provider"] == "gvisor" && one["state"] == "present")
+        {
+            walls.push(Self::Gvisor);
+        } else {
+            absent("hosts by name behind gVisor", &format!("{there:?}"));
+        }
+        walls
+    }
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Native => &["--provider", "native"],
+            Self::Gvisor => &["--provider", "gvisor"],
+            Self::Docker(_) => &["--provider", "docker", "--image", engines::IMAGE],
+        }
+    }
+
+    fn apply(self, run: Run) -> Run {
+        match self {
+            Self::Native | Self::Gvisor => run,
+            Self::Docker(socket) => run.env("DOCKER_HOST", &format!("unix://{}", socket.display())),
+        }
+    }
+}
+
+/// A world with servers, a policy, and a wall around the guest.
 struct World {
     dir: TempDir,
+    wall: Wall,
 }
 
 impl World {
-    /// Where it cannot be had, that is said.
-    fn new() -> Option<Self> {
-        if !is_root() {
+    /// One for each wall. Where it cannot be had, that is said.
+    fn behind_every_wall() -> impl Iterator<Item = Self> {
+        let walls = if is_root() {
+            let mut walls = Wall::without_engines(Who::Root);
+            walls.extend(engines::docker(spawn).map(|engine| Wall::Docker(&engine.socket)));
+            walls
+        } else {
             absent("hosts by name", "only root can have servers on every address");
-            return None;
-        }
-        let world = Self { dir: TempDir::new() };
+            Vec::new()
+        };
+        walls.into_iter().map(Self::behind)
+    }
+
+    fn behind(wall: Wall) -> Self {
+        println!("behind {wall:?}");
+        let world = Self {
+            dir: TempDir::new(),
+            wall,
+        };
         world.dir.file("stage.py", include_str!("stage.py"));
         world.dir.file("world.toml", POLICY);
-        Some(world)
+        world
     }
 
     fn path(&self, name: &str) -> String {
@@ -87,8 +162,10 @@ impl World {
     fn run_with(&self, policy: &str, code: &str) -> Done {
         let code = format!("{TRY}\n{code}");
         let policy = self.path(policy);
-        let run = run_code(Who::Root, "python", &code, &["--policy", &policy]);
-        self.stage(run).go()
+        let mut arguments = vec!["--policy", &policy];
+        arguments.extend(self.wall.arguments());
+        let run = run_code(Who::Root, "python", &code, &arguments);
+        self.stage(self.wall.apply(run)).go()
     }
 
     /// What reached the servers since this was asked last; the resolver apart.
@@ -132,9 +209,9 @@ fn events(done: &Done) -> Vec<String> {
 
 #[test]
 fn r27_only_allowed_hosts_are_reached_and_others_do_not_exist() {
-    let Some(world) = World::new() else { return };
-    let done = world.run(
-        "attempt('allowed', lambda: get('api.test'))\n\
+    for world in World::behind_every_wall() {
+        let done = world.run(
+            "attempt('allowed', lambda: get('api.test'))\n\
          attempt('spelling', lambda: get('API.Test.', 'api.test'))\n\
          attempt('below', lambda: get('a.wild.test'))\n\
          attempt('six', lambda: get('six.test'))\n\
@@ -147,71 +224,72 @@ fn r27_only_allowed_hosts_are_reached_and_others_do_not_exist() {
          attempt('address of another', lambda: get('203.0.114.20'))\n\
          attempt('speaks first', lambda: dial('api.test', 7).recv(6))\n\
          attempt('named address', lambda: get('10.9.9.9'))",
-    );
-    let done = done.expect_code(0);
-    assert_eq!(
-        done.guest_stdout(),
-        "allowed 1\nspelling 1\nbelow 1\nsix 1\nnot allowed gaierror\nabove gaierror\nunknown gaierror\n\
+        );
+        let done = done.expect_code(0);
+        assert_eq!(
+            done.guest_stdout(),
+            "allowed 1\nspelling 1\nbelow 1\nsix 1\nnot allowed gaierror\nabove gaierror\nunknown gaierror\n\
          port ConnectionRefusedError\nport of another ConnectionResetError\naddress ConnectionResetError\n\
          address of another ConnectionResetError\nspeaks first b'hello\\n'\nnamed address 1\n",
-        "{done:#?}"
-    );
-    let addresses: Vec<_> = world
-        .seen()
-        .iter()
-        .map(|seen| seen["address"].as_str().unwrap_or("").to_owned())
-        .collect();
-    assert_eq!(
-        addresses,
-        [
-            "203.0.114.10",
-            "203.0.114.10",
-            "203.0.114.30",
-            "2a00:1450::10",
-            "203.0.114.10",
-            "10.9.9.9"
-        ]
-    );
-    let events = events(&done);
-    for expected in [
-        "lookup allowed api.test - null",
-        "connection allowed api.test 203.0.114.10 80",
-        "lookup refused other.test - null",
-        "lookup refused wild.test - null",
-        "lookup allowed gone.test - null",
-        "connection refused a.wild.test - 443",
-        "connection refused - 203.0.114.20 80",
-        "connection allowed - 10.9.9.9 80",
-    ] {
+            "{done:#?}"
+        );
+        let addresses: Vec<_> = world
+            .seen()
+            .iter()
+            .map(|seen| seen["address"].as_str().unwrap_or("").to_owned())
+            .collect();
+        assert_eq!(
+            addresses,
+            [
+                "203.0.114.10",
+                "203.0.114.10",
+                "203.0.114.30",
+                "2a00:1450::10",
+                "203.0.114.10",
+                "10.9.9.9"
+            ]
+        );
+        let events = events(&done);
+        for expected in [
+            "lookup allowed api.test - null",
+            "connection allowed api.test 203.0.114.10 80",
+            "lookup refused other.test - null",
+            "lookup refused wild.test - null",
+            "lookup allowed gone.test - null",
+            "connection refused a.wild.test - 443",
+            "connection refused - 203.0.114.20 80",
+            "connection allowed - 10.9.9.9 80",
+        ] {
+            assert!(
+                events.iter().any(|event| event == expected),
+                "{expected}: {events:#?}"
+            );
+        }
+        let json = done.json();
+        assert_eq!(json["outcome"]["network"], json["record"]["network"]);
+        let refused = json["outcome"]["network"]["events"]
+            .as_array()
+            .expect("a list")
+            .iter();
+        let fixes: Vec<_> = refused
+            .filter_map(|event| event["denial"]["fix"].as_str())
+            .collect();
         assert!(
-            events.iter().any(|event| event == expected),
-            "{expected}: {events:#?}"
+            fixes.contains(&"add \"other.test\" to allowed_hosts in the policy"),
+            "{fixes:?}"
+        );
+        assert!(
+            fixes.contains(&"add \"a.wild.test:443\" to allowed_hosts in the policy"),
+            "{fixes:?}"
         );
     }
-    let json = done.json();
-    assert_eq!(json["outcome"]["network"], json["record"]["network"]);
-    let refused = json["outcome"]["network"]["events"]
-        .as_array()
-        .expect("a list")
-        .iter();
-    let fixes: Vec<_> = refused
-        .filter_map(|event| event["denial"]["fix"].as_str())
-        .collect();
-    assert!(
-        fixes.contains(&"add \"other.test\" to allowed_hosts in the policy"),
-        "{fixes:?}"
-    );
-    assert!(
-        fixes.contains(&"add \"a.wild.test:443\" to allowed_hosts in the policy"),
-        "{fixes:?}"
-    );
 }
 
 /// P43 to P45: names whose addresses are not the world's, whichever way they came by them.
 #[test]
 fn p43_p44_p45_no_name_leads_to_private_addresses() {
-    let Some(world) = World::new() else { return };
-    let done = world.run(
+    for world in World::behind_every_wall() {
+        let done = world.run(
         "for name in ('private', 'meta', 'meta6', 'loop', 'nat64', 'mixed', 'alias'):\n    \
              attempt(name, lambda: get(name + '.test'))\n\
          attempt('named', lambda: get('inside.test'))\n\
@@ -222,56 +300,58 @@ fn p43_p44_p45_no_name_leads_to_private_addresses() {
                       '64:ff9b::7f00:1', 'fd00:ec2::254', 'api.test@10.1.2.3', '10.1.2.3'):\n    \
              attempt(text, lambda: get(text))",
     );
-    let done = done.expect_code(0);
-    let said = done.guest_stdout();
-    let lines: Vec<&str> = said.lines().collect();
-    for line in &lines {
-        let fine = ["named 1", "before 1"].contains(line);
-        let refused = [
-            "ConnectionResetError",
-            "gaierror",
-            "ConnectionRefusedError",
-            "OSError",
-        ];
-        assert!(
-            fine || refused.iter().any(|word| line.ends_with(word)),
-            "{line}\n{done:#?}"
-        );
+        let done = done.expect_code(0);
+        let said = done.guest_stdout();
+        let lines: Vec<&str> = said.lines().collect();
+        for line in &lines {
+            let fine = ["named 1", "before 1"].contains(line);
+            let refused = [
+                "ConnectionResetError",
+                "gaierror",
+                "ConnectionRefusedError",
+                "OSError",
+            ];
+            assert!(
+                fine || refused.iter().any(|word| line.ends_with(word)),
+                "{line}\n{done:#?}"
+            );
+        }
+        assert_eq!(lines.len(), 22, "{said}");
+        let addresses: Vec<_> = world
+            .seen()
+            .iter()
+            .map(|seen| seen["address"].as_str().unwrap_or("").to_owned())
+            .collect();
+        assert_eq!(addresses, ["10.1.2.3", "203.0.114.10"], "{done:#?}");
     }
-    assert_eq!(lines.len(), 22, "{said}");
-    let addresses: Vec<_> = world
-        .seen()
-        .iter()
-        .map(|seen| seen["address"].as_str().unwrap_or("").to_owned())
-        .collect();
-    assert_eq!(addresses, ["10.1.2.3", "203.0.114.10"], "{done:#?}");
 }
 
 /// P46: an allowed host sends the guest elsewhere.
 #[test]
 fn p46_a_redirect_leads_nowhere_else() {
-    let Some(world) = World::new() else { return };
-    let done = world.run(
-        "import urllib.request\n\
+    for world in World::behind_every_wall() {
+        let done = world.run(
+            "import urllib.request\n\
          for to in ('169.254.169.254', 'other.test', '10.1.2.3', 'api.test'):\n    \
              attempt(to, lambda: urllib.request.urlopen('http://api.test/to/' + to, timeout=5).status)",
-    );
-    let done = done.expect_code(0);
-    let said = done.guest_stdout();
-    let lines: Vec<_> = said.lines().collect();
-    assert!(
-        lines.len() == 4 && lines[..3].iter().all(|line| line.ends_with("Error")),
-        "{done:#?}"
-    );
-    assert_eq!(lines[3], "api.test 200", "{done:#?}");
-    assert!(world.seen().iter().all(|seen| seen["address"] == "203.0.114.10"));
+        );
+        let done = done.expect_code(0);
+        let said = done.guest_stdout();
+        let lines: Vec<_> = said.lines().collect();
+        assert!(
+            lines.len() == 4 && lines[..3].iter().all(|line| line.ends_with("Error")),
+            "{done:#?}"
+        );
+        assert_eq!(lines[3], "api.test 200", "{done:#?}");
+        assert!(world.seen().iter().all(|seen| seen["address"] == "203.0.114.10"));
+    }
 }
 
 /// P48: nothing but names goes to a resolver, and nothing else goes out by datagrams.
 #[test]
 fn p48_datagrams_reach_the_resolver_alone() {
-    let Some(world) = World::new() else { return };
-    let done = world.run(
+    for world in World::behind_every_wall() {
+        let done = world.run(
         "def ask(whom, message, kind=socket.SOCK_DGRAM):\n    \
              with socket.socket(type=kind) as s:\n        \
                  s.settimeout(2); s.connect((whom, 53)); s.send(message); return s.recv(512)\n\
@@ -288,22 +368,23 @@ fn p48_datagrams_reach_the_resolver_alone() {
              with socket.socket(type=socket.SOCK_DGRAM) as s: s.settimeout(2); s.connect(('203.0.114.10', port)); s.send(b'x'); s.recv(1)\n\
          attempt('datagram', lambda: tell(80))",
     );
-    let done = done.expect_code(0);
-    assert_eq!(
-        done.guest_stdout(),
-        "elsewhere ConnectionRefusedError\naddress 42\ntext 0\ntunnel 3\nstream 44\nnonsense TimeoutError\n\
+        let done = done.expect_code(0);
+        assert_eq!(
+            done.guest_stdout(),
+            "elsewhere ConnectionRefusedError\naddress 42\ntext 0\ntunnel 3\nstream 44\nnonsense TimeoutError\n\
          datagram ConnectionRefusedError\n",
-        "{done:#?}"
-    );
-    // Of all that, the world heard of one name, and of no secret before it.
-    let heard = world.all_seen();
-    assert!(
-        !heard.is_empty()
-            && heard
-                .iter()
-                .all(|heard| heard["asked"] == "api.test" || heard["peak"].is_u64()),
-        "{heard:?}"
-    );
+            "{done:#?}"
+        );
+        // Of all that, the world heard of one name, and of no secret before it.
+        let heard = world.all_seen();
+        assert!(
+            !heard.is_empty()
+                && heard
+                    .iter()
+                    .all(|heard| heard["asked"] == "api.test" || heard["peak"].is_u64()),
+            "{heard:?}"
+        );
+    }
 }
 
 /// An ordinary user has the same wall: no privileges are needed for it.
@@ -326,15 +407,18 @@ fn r27_everyone_has_the_same_wall() {
              attempt('other address', lambda: get('127.0.0.2', port={port}))"
         );
         let host = format!("127.0.0.1:{port}");
-        let done = run_code(who, "python", &code, &["--allow-host", &host])
-            .go()
-            .expect_code(0);
-        assert_eq!(
-            done.guest_stdout(),
-            "named 1\nother port ConnectionRefusedError\nother address ConnectionResetError\n",
-            "{done:#?}"
-        );
-        assert_eq!(done.json()["outcome"]["receipt"]["network"], "restricted");
+        for wall in Wall::all_of(who) {
+            let mut arguments = vec!["--allow-host", &host];
+            arguments.extend(wall.arguments());
+            let done = wall.apply(run_code(who, "python", &code, &arguments));
+            let done = done.go().expect_code(0);
+            assert_eq!(
+                done.guest_stdout(),
+                "named 1\nother port ConnectionRefusedError\nother address ConnectionResetError\n",
+                "{wall:?} {done:#?}"
+            );
+            assert_eq!(done.json()["outcome"]["receipt"]["network"], "restricted");
+        }
         // Without a wall nobody holds it to anything.
         let done = run_code(
             who,

@@ -5,8 +5,8 @@ use super::World;
 /// P47: connected to an allowed name, and asking for another.
 #[test]
 fn p47_tls_asks_for_whom_it_is_connected_to() {
-    let Some(world) = World::new() else { return };
-    let done = world.run(
+    for world in World::behind_every_wall() {
+        let done = world.run(
         "def secure(name, port=443): return say('api.test', port, 'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n', over=tls(name))\n\
          attempt('same', lambda: secure('api.test'))\n\
          attempt('spelling', lambda: secure('API.test'))\n\
@@ -15,32 +15,33 @@ fn p47_tls_asks_for_whom_it_is_connected_to() {
          attempt('clear', lambda: get('api.test', port=443))\n\
          attempt('where HTTP is', lambda: secure('api.test', 80))",
     );
-    let done = done.expect_code(0);
-    let said = done.guest_stdout();
-    let mut lines = said.lines();
-    assert_eq!(
-        (lines.next(), lines.next()),
-        (Some("same 1"), Some("spelling 1")),
-        "{done:#?}"
-    );
-    for line in lines {
-        assert!(
-            line.ends_with("Error") || line.ends_with(" 0"),
-            "{line}\n{done:#?}"
+        let done = done.expect_code(0);
+        let said = done.guest_stdout();
+        let mut lines = said.lines();
+        assert_eq!(
+            (lines.next(), lines.next()),
+            (Some("same 1"), Some("spelling 1")),
+            "{done:#?}"
         );
+        for line in lines {
+            assert!(
+                line.ends_with("Error") || line.ends_with(" 0"),
+                "{line}\n{done:#?}"
+            );
+        }
+        let seen = world.seen();
+        let asked: Vec<_> = seen.iter().filter(|seen| seen["method"] == "GET").collect();
+        let whom = |seen: &&serde_json::Value| {
+            seen["name"].as_str().map(str::to_ascii_lowercase).as_deref() == Some("api.test")
+        };
+        assert!(asked.len() == 2 && asked.iter().all(whom), "{seen:?}");
     }
-    let seen = world.seen();
-    let asked: Vec<_> = seen.iter().filter(|seen| seen["method"] == "GET").collect();
-    let whom = |seen: &&serde_json::Value| {
-        seen["name"].as_str().map(str::to_ascii_lowercase).as_deref() == Some("api.test")
-    };
-    assert!(asked.len() == 2 && asked.iter().all(whom), "{seen:?}");
 }
 
 #[test]
 fn every_request_of_a_connection_is_for_its_host() {
-    let Some(world) = World::new() else { return };
-    let done = world.run(
+    for world in World::behind_every_wall() {
+        let done = world.run(
         "line = 'GET /%s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n'\n\
          attempt('two', lambda: say('api.test', 80, line % (1, 'api.test') + line % (2, 'api.test:80'), 2))\n\
          attempt('other host', lambda: say('api.test', 80, line % (3, 'other.test')))\n\
@@ -58,58 +59,61 @@ fn every_request_of_a_connection_is_for_its_host() {
          attempt('chunks', lambda: say('api.test', 80, 'POST /11 HTTP/1.1\\r\\nHost: api.test\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n'\n    \
              '5\\r\\nhello\\r\\n0\\r\\n\\r\\n'))",
     );
-    let done = done.expect_code(0);
-    let said = done.guest_stdout();
-    let ways = [
-        "two 2",
-        "other host",
-        "kept alive",
-        "absolute",
-        "no host",
-        "two hosts",
-        "length and chunks",
-        "upgrade",
-        "body of a GET",
-        "method",
-        "elsewhere",
-        "chunks 1",
-    ];
-    assert_eq!(said.lines().count(), ways.len(), "{done:#?}");
-    for (line, way) in said.lines().zip(ways) {
-        assert!(line.starts_with(way), "{line}\n{done:#?}");
+        let done = done.expect_code(0);
+        let said = done.guest_stdout();
+        let ways = [
+            "two 2",
+            "other host",
+            "kept alive",
+            "absolute",
+            "no host",
+            "two hosts",
+            "length and chunks",
+            "upgrade",
+            "body of a GET",
+            "method",
+            "elsewhere",
+            "chunks 1",
+        ];
+        assert_eq!(said.lines().count(), ways.len(), "{done:#?}");
+        for (line, way) in said.lines().zip(ways) {
+            assert!(line.starts_with(way), "{line}\n{done:#?}");
+        }
+        let seen = world.seen();
+        let targets: Vec<_> = seen.iter().filter_map(|seen| seen["target"].as_str()).collect();
+        assert_eq!(targets, ["/1", "/2", "/4", "/11"], "{done:#?}");
+        assert!(seen.iter().all(|seen| seen["host"] != "other.test"), "{seen:?}");
     }
-    let seen = world.seen();
-    let targets: Vec<_> = seen.iter().filter_map(|seen| seen["target"].as_str()).collect();
-    assert_eq!(targets, ["/1", "/2", "/4", "/11"], "{done:#?}");
-    assert!(seen.iter().all(|seen| seen["host"] != "other.test"), "{seen:?}");
 }
 
 #[test]
 fn methods_and_paths_are_held_in_the_clear() {
-    let Some(world) = World::new() else { return };
-    let done = world.run(
+    for world in World::behind_every_wall() {
+        let done = world.run(
         "def ask(method, path): return say('api.test', 8080, f'{method} {path} HTTP/1.1\\r\\nHost: api.test:8080\\r\\nContent-Length: 0\\r\\n\\r\\n')\n\
          for method, path in (('GET', '/v1/a'), ('POST', '/v1/b'), ('GET', '/v2'), ('GET', '/v1/../c'), ('GET', '/v1/%2e%2e/d'), ('GET', '/v1?x=/../')):\n    \
              attempt(path, lambda: ask(method, path))",
     );
-    let done = done.expect_code(0);
-    let seen = world.seen();
-    let targets: Vec<_> = seen.iter().filter_map(|seen| seen["target"].as_str()).collect();
-    assert_eq!(targets, ["/v1/a", "/v1?x=/../"], "{done:#?}");
+        let done = done.expect_code(0);
+        let seen = world.seen();
+        let targets: Vec<_> = seen.iter().filter_map(|seen| seen["target"].as_str()).collect();
+        assert_eq!(targets, ["/v1/a", "/v1?x=/../"], "{done:#?}");
+    }
 }
 
 #[test]
 fn a_websocket_is_agreed_on_before_anything_is_said_on_it() {
-    let Some(world) = World::new() else { return };
-    let done = world.run(
+    for world in World::behind_every_wall() {
+        let done = world.run(
         "with dial('api.test', 80) as s:\n    \
              s.sendall(b'GET /chat HTTP/1.1\\r\\nHost: api.test\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n')\n    \
              print(s.recv(100)[:12]); s.sendall(b'\\x81\\x05hello'); print(s.recv(100))",
     );
-    let done = done.expect_code(0);
-    assert_eq!(
-        done.guest_stdout(),
-        "b'HTTP/1.1 101'\nb'\\x81\\x05hello'\n",
-        "{done:#?}"
-    );
+        let done = done.expect_code(0);
+        assert_eq!(
+            done.guest_stdout(),
+            "b'HTTP/1.1 101'\nb'\\x81\\x05hello'\n",
+            "{done:#?}"
+        );
+    }
 }

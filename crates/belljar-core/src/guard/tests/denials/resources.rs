@@ -103,6 +103,33 @@ pub(super) fn network_rows() -> Vec<Row> {
             mend: Mend::By(|world| world.request.network = Some(NetworkPolicy::Restricted)),
         },
         Row {
+            name: "a private address where all the world may be reached",
+            spoil: |world| {
+                restrict(world, &["\"10.1.2.3:443\""]);
+                world.policy.network = NetworkPolicy::Full;
+                world.policy.allowed_hosts.clear();
+            },
+            code: DenialCode::HostNotAllowed,
+            rule: "allowed_hosts",
+            value: "10.1.2.3:443",
+            fix: "add \"10.1.2.3:443\" to allowed_hosts in the policy",
+            mend: Mend::AsWritten,
+        },
+        Row {
+            name: "hosts by name and all the world at once",
+            spoil: |world| {
+                restrict(world, &["\"a.example.com:443\""]);
+                world.policy.network = NetworkPolicy::Full;
+                world.capabilities.networks.insert(NetworkPolicy::Full);
+                world.request.network = Some(NetworkPolicy::Full);
+            },
+            code: DenialCode::NetworkNotAllowed,
+            rule: "network_policy",
+            value: "a.example.com:443",
+            fix: "ask for network restricted",
+            mend: Mend::By(|world| world.request.network = Some(NetworkPolicy::Restricted)),
+        },
+        Row {
             name: "neither network field permits it",
             spoil: |world| world.request.network = Some(NetworkPolicy::Local),
             code: DenialCode::NetworkNotAllowed,
