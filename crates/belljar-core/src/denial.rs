@@ -19,6 +19,7 @@ words! {
         NetworkNotAllowed = "network_not_allowed",
         NetworkUnavailable = "network_unavailable",
         HostNotAllowed = "host_not_allowed",
+        SecretUnavailable = "secret_unavailable",
         IsolationUnavailable = "isolation_unavailable",
         ProviderNotAllowed = "provider_not_allowed",
         ImageNotAllowed = "image_not_allowed",

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -55,6 +56,8 @@ pub struct Plan {
     pub(crate) network: NetworkPolicy,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) egress: Option<Egress>,
+    #[serde(skip)]
+    pub(crate) trust: Option<Arc<[u8]>>,
     pub(crate) limits: Limits,
     pub(crate) session: SessionRules,
     pub(crate) required: BTreeSet<Control>,
@@ -136,6 +139,18 @@ pub enum StageKind {
 }
 
 impl Plan {
+    /// The same with a file that says whom guests trust, at [`TRUST_FILE`](crate::egress::TRUST_FILE).
+    #[must_use]
+    pub fn trusting(mut self, content: Arc<[u8]>) -> Self {
+        self.trust = Some(content);
+        self
+    }
+
+    /// What is in that file, where there is to be one.
+    pub const fn trust(&self) -> Option<&Arc<[u8]>> {
+        self.trust.as_ref()
+    }
+
     pub fn policy_id(&self) -> &str {
         &self.policy_id
     }

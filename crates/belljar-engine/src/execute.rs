@@ -12,7 +12,7 @@ use belljar_core::{
     Weight, guard,
 };
 
-use crate::egress::stand_at_doors;
+use crate::egress::{Authorities, Secrets, stand_at_doors};
 use crate::environment::{EnvironmentError, Environments, Lease};
 use crate::ident::fresh_id;
 use crate::live::LiveSandbox;
@@ -22,6 +22,7 @@ use crate::live::LiveSandbox;
 pub struct Engine {
     providers: Arc<[Arc<dyn Provider>]>,
     environments: Option<Environments>,
+    authorities: Authorities,
 }
 
 /// What an execution is connected to while it runs.
@@ -106,6 +107,7 @@ impl Engine {
         Self {
             providers: providers.into_iter().collect(),
             environments: None,
+            authorities: Authorities::default(),
         }
     }
 
@@ -347,9 +349,19 @@ impl Engine {
         request: &Request,
         plan: Arc<Plan>,
     ) -> Result<Box<dyn Sandbox>, EngineError> {
+        let secrets = match plan.egress() {
+            Some(egress) => {
+                Secrets::load(egress, &self.authorities).map_err(|denial| denied(policy, request, denial))?
+            }
+            None => Secrets::default(),
+        };
+        let plan = match secrets.trust() {
+            Some(trust) => Arc::new(Plan::clone(&plan).trusting(trust)),
+            None => plan,
+        };
         let opened = self.serving(&plan)?.open(fresh_id("bj"), Arc::clone(&plan)).await;
         let sandbox = opened.map_err(|error| refused(policy, request, error))?;
-        Ok(stand_at_doors(sandbox, &plan)?)
+        Ok(stand_at_doors(sandbox, &plan, secrets)?)
     }
 
     /// The wall that a plan was made for.

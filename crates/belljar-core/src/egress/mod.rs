@@ -4,11 +4,13 @@ pub mod address;
 mod event;
 mod host;
 mod rule;
+mod secret;
 
 pub use address::{Block, is_public};
 pub use event::{Event, Log, Met};
 pub use host::{Host, HostError, HostName};
 pub use rule::{Protocol, Rule, RuleError, RuleFields, RuleText};
+pub use secret::{Secret, SecretError, SecretFields, SecretSource, TRUST_FILE, is_plain};
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -63,6 +65,9 @@ pub enum Ports {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Egress {
     pub rules: Vec<Rule>,
+    /// What its hosts are told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<Secret>,
     pub limits: EgressLimits,
 }
 
@@ -92,7 +97,7 @@ impl Egress {
     }
 
     /// The rules for that name and port.
-    pub fn rules_of<'a>(&'a self, name: &'a HostName, port: u16) -> impl Iterator<Item = &'a Rule> {
+    pub fn rules_of<'a>(&'a self, name: &HostName, port: u16) -> impl Iterator<Item = &'a Rule> {
         self.rules
             .iter()
             .filter(move |rule| rule.host.has_name(name) && rule.has_port(port))

@@ -66,7 +66,16 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
         stages::check_runner(*language, toolchain)?;
     }
     check_approval(policy, request)?;
-    let (stages, files) = stages::build(policy, request, toolchain.as_deref(), environment, &limits);
+    let told = egress.as_ref().map_or(&[][..], |egress| &egress.secrets);
+    let variables = egress::Secret::variables(told);
+    let (stages, files) = stages::build(
+        policy,
+        request,
+        toolchain.as_deref(),
+        environment,
+        &variables,
+        &limits,
+    );
     let shows = stages::shows(toolchain.as_deref(), environment);
     Ok(Plan {
         policy_id: policy.policy_id.clone(),
@@ -92,6 +101,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
         }),
         network,
         egress,
+        trust: None,
         session,
         required,
         caller: request.caller.clone(),
@@ -500,8 +510,12 @@ fn check_hosts(
     if network == NetworkPolicy::Full {
         rules.push(Rule::world());
     }
+    // Those of hosts that this one cannot reach are not its own.
+    let reaches = |secret: &&egress::Secret| rules.iter().any(|rule| rule.host.has_name(&secret.host));
+    let secrets = policy.secrets.iter().filter(reaches).cloned().collect();
     Ok(Some(Egress {
         rules,
+        secrets,
         limits: policy.egress,
     }))
 }

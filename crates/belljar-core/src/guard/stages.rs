@@ -125,6 +125,7 @@ pub(super) fn build(
     request: &Request,
     toolchain: Option<&Toolchain>,
     environment: Option<&Environment>,
+    variables: &BTreeMap<String, String>,
     limits: &Limits,
 ) -> (Vec<Stage>, BTreeMap<GuestPath, FileIn>) {
     let mut files = request.files.clone();
@@ -138,6 +139,7 @@ pub(super) fn build(
     match (&request.source, toolchain) {
         (Source::Command { argv }, _) => {
             env.extend(of_environment());
+            env.extend(variables.clone());
             env.extend(request.env.clone());
             let argv = argv.iter().chain(&request.args).cloned().collect();
             stages.push(run_stage(policy, argv, env, limits, false));
@@ -148,6 +150,7 @@ pub(super) fn build(
             env.extend(toolchain_env(toolchain));
             env.extend(of_environment());
             let warm = warm(policy, request, toolchain, environment, &env, limits, None);
+            env.extend(variables.clone());
             env.extend(request.env.clone());
             let (program, script) = toolchain.recipe.runner.unwrap_or(&[""]).split_at(1);
             let words = [program, toolchain.recipe.runner_options, script].concat();
@@ -181,6 +184,7 @@ pub(super) fn build(
                 limits,
                 Some(script),
             );
+            env.extend(variables.clone());
             env.extend(request.env.clone());
             let fill = |words: &[&str], limits: &Limits| -> Vec<String> {
                 words

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 pub use toml_file::PolicyFileError;
 
 use crate::control::{Control, Demand};
-use crate::egress::{EgressLimits, Rule};
+use crate::egress::{EgressLimits, Rule, Secret};
 use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
@@ -35,6 +35,8 @@ pub struct Policy {
     pub network: NetworkPolicy,
     /// Hosts that may be reached where the network is restricted.
     pub allowed_hosts: Vec<Rule>,
+    /// What some of them are told, and no guest sees.
+    pub secrets: Vec<Secret>,
     /// How much may be sent and received.
     pub egress: EgressLimits,
     pub limits: Limits,
@@ -71,6 +73,7 @@ impl Policy {
             allowed_images: Vec::new(),
             network: NetworkPolicy::None,
             allowed_hosts: Vec::new(),
+            secrets: Vec::new(),
             egress: EgressLimits::default(),
             limits,
             session: SessionRules::default(),
@@ -175,6 +178,8 @@ struct Flat<'a> {
     providers: &'a [ProviderName],
     allowed_images: &'a [String],
     controls: &'a BTreeMap<Control, Demand>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    secrets: &'a [Secret],
 }
 
 impl Serialize for Policy {
@@ -232,6 +237,7 @@ impl Serialize for Policy {
             providers: &self.providers,
             allowed_images: &self.allowed_images,
             controls: &self.controls,
+            secrets: &self.secrets,
         }
         .serialize(serializer)
     }

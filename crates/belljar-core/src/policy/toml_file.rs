@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::Policy;
 use crate::control::{Control, Demand};
-use crate::egress::{Egress, MOST_CONNECTIONS, Rule, RuleText};
+use crate::egress::{Egress, MOST_CONNECTIONS, Rule, RuleText, Secret, SecretFields};
 use crate::environment::EnvironmentName;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
@@ -77,6 +77,7 @@ struct PolicyFile {
     providers: Option<Vec<Spanned<String>>>,
     allowed_images: Option<Vec<Spanned<String>>>,
     controls: Option<BTreeMap<Spanned<String>, Spanned<String>>>,
+    secrets: Option<Vec<Spanned<SecretFields>>>,
 }
 
 /// `30` and `30.5` alike.
@@ -261,6 +262,19 @@ fn read_network(read: &PolicyFile, policy: &mut Policy, place: &Place<'_>) -> Re
             return Err(place.field(value, "max_connections", message));
         }
         policy.egress.connections = connections;
+    }
+    if let Some(secrets) = &read.secrets {
+        policy.secrets = secrets
+            .iter()
+            .map(|secret| {
+                Secret::try_from(secret.get_ref().clone())
+                    .map_err(|error| place.field(secret, "secrets", error.to_string()))
+            })
+            .collect::<Result<_, _>>()?;
+        let everyone = policy.network == NetworkPolicy::Full;
+        if let Err((at, error)) = Secret::check(&policy.secrets, &policy.allowed_hosts, everyone) {
+            return Err(place.field(&secrets[at], "secrets", error.to_string()));
+        }
     }
     for (field, value, target) in [
         (

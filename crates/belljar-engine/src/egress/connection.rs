@@ -16,6 +16,7 @@ use super::dial::{Dialled, NotDialled, connect};
 use super::http::{Head, Requests};
 use super::pump::{Stopped, Way, pass, read_some, send};
 use super::speech::{Beginning, Kind, Speaks};
+use super::told::Confidant;
 use super::upgrade::Upgrade;
 use super::{Full, Shared};
 use crate::execute::now;
@@ -37,17 +38,17 @@ impl Whom {
 }
 
 /// What is known of a connection while it lasts.
-struct Course {
+pub(super) struct Course {
     whom: Whom,
-    port: u16,
+    pub port: u16,
     address: Option<IpAddr>,
     rule: Option<String>,
-    sent: AtomicU64,
-    received: AtomicU64,
+    pub sent: AtomicU64,
+    pub received: AtomicU64,
 }
 
 /// How it ended.
-enum End {
+pub(super) enum End {
     Fine,
     Refused(Denial),
     Failed(String),
@@ -143,48 +144,61 @@ impl Course {
             refuse(guest);
             return End::Refused(self.unknown());
         }
+        if let Whom::Name(name) = &self.whom
+            && let Some((told, authority)) = shared.secrets.of(name)
+        {
+            let host = Confidant {
+                name: &name.clone(),
+                rules: &rules,
+                told,
+                authority,
+            };
+            return host.serve(self, shared, guest).await;
+        }
+        let dialled = match self.dial(shared, &rules, self.port).await {
+            Ok(dialled) => dialled,
+            Err(end) => {
+                refuse(guest);
+                return end;
+            }
+        };
+        let _ = guest.set_nodelay(true);
+        self.converse(shared, &dialled.rules, guest, dialled.stream).await
+    }
+
+    /// Connects to whom it is for, on that port, for those of the rules that permit it.
+    pub(super) async fn dial<'a>(
+        &mut self,
+        shared: &Shared,
+        rules: &[&'a Rule],
+        port: u16,
+    ) -> Result<Dialled<'a>, End> {
         let dialled = match &self.whom {
-            Whom::Name(name) => shared.dialler.dial(&rules, name, self.port).await,
+            Whom::Name(name) => shared.dialler.dial(rules, name, port).await,
             Whom::Address(address) => {
-                let stream = connect(&[*address], self.port).await;
+                let stream = connect(&[*address], port).await;
+                let rules = rules.to_vec();
                 stream
-                    .map(|stream| Dialled {
-                        stream,
-                        rules: rules.clone(),
-                    })
+                    .map(|stream| Dialled { stream, rules })
                     .map_err(NotDialled::Failed)
             }
         };
-        let Dialled {
-            stream: server,
-            rules,
-        } = match dialled {
-            Ok(dialled) => dialled,
-            Err(NotDialled::Private(address)) => {
-                refuse(guest);
+        let dialled = dialled.map_err(|error| match error {
+            NotDialled::Private(address) => {
                 let text = self.whom.text();
-                return End::Refused(refusal(
-                    address.to_string(),
-                    format!("`{text}` has the address {address}, which is not the world's"),
-                    &format!(
-                        "{{ host = \"{text}:{}\", addresses = [\"{address}\"] }}",
-                        self.port
-                    ),
-                ));
+                let line = format!(
+                    "{{ host = \"{text}:{}\", addresses = [\"{address}\"] }}",
+                    self.port
+                );
+                let message = format!("`{text}` has the address {address}, which is not the world's");
+                End::Refused(refusal(address.to_string(), message, &line))
             }
-            Err(NotDialled::Failed(error)) => {
-                refuse(guest);
-                return End::Failed(error.to_string());
-            }
-        };
-        let Ok(address) = server.peer_addr() else {
-            refuse(guest);
-            return End::Failed("it was gone again at once".to_owned());
-        };
-        self.address = Some(address.ip());
-        self.rule = rules.first().map(ToString::to_string);
-        let _ = guest.set_nodelay(true);
-        self.converse(shared, &rules, guest, server).await
+            NotDialled::Failed(error) => End::Failed(error.to_string()),
+        })?;
+        let gone = |_| End::Failed("it was gone again at once".to_owned());
+        self.address = Some(dialled.stream.peer_addr().map_err(gone)?.ip());
+        self.rule = dialled.rules.first().map(ToString::to_string);
+        Ok(dialled)
     }
 
     /// Nothing permits it.
@@ -220,8 +234,17 @@ impl Course {
         let Err(stopped) = tokio::try_join!(up, down) else {
             return End::Fine;
         };
+        let end = self.stopped(shared, stopped);
+        if let Ok(guest) = guest_reads.reunite(guest_writes) {
+            refuse(guest);
+        }
+        end
+    }
+
+    /// What it means that nothing more is passed on.
+    pub(super) fn stopped(&self, shared: &Shared, stopped: Stopped) -> End {
         let limits = &shared.egress.limits;
-        let end = match stopped {
+        match stopped {
             Stopped::Exhausted(Way::In) => {
                 let message = format!("a run may receive {}", limits.incoming);
                 End::Refused(limit("max_receive_mb", &self.whom, message))
@@ -232,11 +255,7 @@ impl Course {
             }
             Stopped::Refused(why) => End::Refused(self.said_something_else(&why)),
             Stopped::Failed(error) => End::Failed(error.to_string()),
-        };
-        if let Ok(guest) = guest_reads.reunite(guest_writes) {
-            refuse(guest);
         }
-        end
     }
 
     fn said_something_else(&self, why: &str) -> Denial {
@@ -298,7 +317,7 @@ impl Course {
     ) -> Result<(), Stopped> {
         let mut requests = Requests::default();
         let mut pass_on = Vec::new();
-        let mut permit = |head: &Head| self.permit(rules, head);
+        let mut permit = |head: &Head| self.permit(rules, Rule::speaks_http, head);
         loop {
             pass_on.clear();
             let taken = requests.take(&came, &mut permit, &mut pass_on);
@@ -323,13 +342,21 @@ impl Course {
         }
     }
 
-    fn permit(&self, rules: &[&Rule], head: &Head) -> Result<(), String> {
+    /// Whether a request may go on, by those of the rules that have it spoken that way.
+    pub(super) fn permit(
+        &self,
+        rules: &[&Rule],
+        speaks: fn(&Rule, u16) -> bool,
+        head: &Head,
+    ) -> Result<(), String> {
         for host in &head.hosts {
             if !self.is_called(host) {
                 return Err(format!("a request is for `{}`", cut(host)));
             }
         }
-        let mut rules = rules.iter().filter(|rule| rule.speaks_http(self.port));
+        let mut rules = rules
+            .iter()
+            .filter(|rule| rule.protocol == Protocol::Tcp || speaks(rule, self.port));
         if rules.any(|rule| rule.permits_request(&head.method, &head.path)) {
             Ok(())
         } else {

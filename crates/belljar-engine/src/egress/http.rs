@@ -60,6 +60,8 @@ pub(super) struct Requests {
     /// What of a head or a line has come.
     held: Vec<u8>,
     count: u64,
+    /// Headers that every request has as these lines, whatever it says itself: names in lower case, and the lines.
+    told: Vec<(String, Vec<u8>)>,
 }
 
 impl Default for Requests {
@@ -68,11 +70,46 @@ impl Default for Requests {
             at: At::Head,
             held: Vec::new(),
             count: 0,
+            told: Vec::new(),
         }
     }
 }
 
 impl Requests {
+    /// Puts these headers into every request.
+    pub(super) fn telling(told: Vec<(String, Vec<u8>)>) -> Self {
+        Self {
+            told,
+            ..Self::default()
+        }
+    }
+
+    /// Passes a head on, with what it is to say and without what it says in its place.
+    fn tell(&self, pass: &mut Vec<u8>) {
+        if self.told.is_empty() {
+            pass.extend_from_slice(&self.held);
+            return;
+        }
+        for (at, line) in self.held.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            if self.names_told(line) {
+                continue;
+            }
+            pass.extend_from_slice(line);
+            if at == 0 {
+                for (_, line) in &self.told {
+                    pass.extend_from_slice(line);
+                }
+            }
+        }
+    }
+
+    /// Whether a line is a header that is told.
+    fn names_told(&self, line: &[u8]) -> bool {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
+        let is_name = |told: &(String, Vec<u8>)| name.eq_ignore_ascii_case(told.0.as_bytes());
+        self.told.iter().any(is_name)
+    }
+
     /// Takes what came, and gives to `pass` what may go on. Heads go to `permit` first.
     pub(super) fn take(
         &mut self,
@@ -87,7 +124,8 @@ impl Requests {
                     bytes = &bytes[taken..];
                     if self.held.ends_with(b"\r\n\r\n") {
                         self.begin(permit)?;
-                        pass.append(&mut self.held);
+                        self.tell(pass);
+                        self.held.clear();
                     }
                 }
                 At::Sized(left) | At::Chunk(left) => {
@@ -210,6 +248,11 @@ impl Requests {
             At::Trailer if line.is_empty() => At::Head,
             At::Trailer => {
                 header(line).ok_or(Refused::Ambiguous("a line after the last chunk is none"))?;
+                if self.names_told(line) {
+                    return Err(Refused::Ambiguous(
+                        "it has a header after its end that is not its own",
+                    ));
+                }
                 At::Trailer
             }
             _ => return Err(Refused::Ambiguous("a chunk ends oddly")),
@@ -402,6 +445,31 @@ mod tests {
         let first = all[0].clone();
         assert!(all.iter().all(|other| *other == first), "{all:?}");
         first
+    }
+
+    #[test]
+    fn every_request_says_what_it_is_told_to_say_and_nothing_else_there() {
+        let text = "GET /a HTTP/1.1\r\nHost: a.b\r\nauthorization: mine\r\nX: y\r\nAUTHORIZATION:\r\n\r\n\
+                    POST /b HTTP/1.1\r\nHost: a.b\r\nContent-Length: 23\r\n\r\nAuthorization: body\r\n\r\n";
+        let expected = "GET /a HTTP/1.1\r\nAuthorization: T\r\nHost: a.b\r\nX: y\r\n\r\n\
+                        POST /b HTTP/1.1\r\nAuthorization: T\r\nHost: a.b\r\nContent-Length: 23\r\n\r\nAuthorization: body\r\n\r\n";
+        let told = || {
+            Requests::telling(vec![(
+                "authorization".to_owned(),
+                b"Authorization: T\r\n".to_vec(),
+            )])
+        };
+        for size in [1, 2, 7, 1000] {
+            let (mut requests, mut pass) = (told(), Vec::new());
+            for piece in text.as_bytes().chunks(size) {
+                requests.take(piece, &mut |_| Ok(()), &mut pass).unwrap();
+            }
+            assert_eq!(String::from_utf8(pass).unwrap(), expected, "in pieces of {size}");
+        }
+        let trailer =
+            "POST / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n";
+        let taken = told().take(trailer.as_bytes(), &mut |_| Ok(()), &mut Vec::new());
+        assert!(matches!(taken, Err(Refused::Ambiguous(_))), "{taken:?}");
     }
 
     fn seen(of: &[(&str, &str)]) -> Result<Vec<(String, String)>, Refused> {

@@ -4,6 +4,7 @@
 //! port. A name that is allowed gets an address of its own; so whoever connects to that address wants that name. The name is
 //! looked up here, all its addresses are checked, and exactly one of those is dialled. What is said goes through here as well.
 
+mod authority;
 mod connection;
 mod dial;
 mod dns;
@@ -12,10 +13,14 @@ mod http;
 mod names;
 mod pump;
 mod resolver;
+mod secrets;
 mod speech;
+mod told;
 mod upgrade;
 mod walled;
 
+pub(crate) use authority::Authorities;
+pub(crate) use secrets::Secrets;
 pub(crate) use walled::stand_at_doors;
 
 use std::net::SocketAddr;
@@ -52,6 +57,7 @@ pub(crate) struct Wall {
 #[derive(Debug)]
 struct Shared {
     egress: Egress,
+    secrets: Secrets,
     names: Mutex<Names>,
     log: Mutex<Log>,
     dialler: Dialler,
@@ -88,10 +94,11 @@ impl Shared {
 
 impl Wall {
     /// Stands at the doors of a sandbox. Within a runtime.
-    pub(crate) fn raise(egress: Egress, doors: Doors) -> std::io::Result<Self> {
+    pub(crate) fn raise(egress: Egress, secrets: Secrets, doors: Doors) -> std::io::Result<Self> {
         let limits = egress.limits;
         let shared = Arc::new(Shared {
             egress,
+            secrets,
             names: Mutex::default(),
             log: Mutex::default(),
             dialler: Dialler::default(),

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// As much as is read at once. A connection has two of these while bytes go to and fro, and nothing else of them is kept.
@@ -59,17 +59,22 @@ impl From<io::Error> for Stopped {
 }
 
 /// Passes these on, as far as that may be.
-pub(super) async fn send(
-    to: &mut OwnedWriteHalf,
+pub(super) async fn send<W: AsyncWrite + Unpin>(
+    to: &mut W,
     bytes: &[u8],
     allowance: &Allowance,
     count: &AtomicU64,
 ) -> Result<(), Stopped> {
-    if !allowance.take(bytes.len() as u64) {
+    take(allowance, bytes.len(), count)?;
+    Ok(to.write_all(bytes).await?)
+}
+
+/// Counts these, as far as there may be so many.
+pub(super) fn take(allowance: &Allowance, bytes: usize, count: &AtomicU64) -> Result<(), Stopped> {
+    if !allowance.take(bytes as u64) {
         return Err(Stopped::Exhausted(allowance.way));
     }
-    to.write_all(bytes).await?;
-    count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    count.fetch_add(bytes as u64, Ordering::Relaxed);
     Ok(())
 }
 
@@ -99,8 +104,8 @@ pub(super) async fn pass(
     }
 }
 
-/// Reads some more of what a guest sends.
-pub(super) async fn read_some(from: &mut OwnedReadHalf, into: &mut Vec<u8>) -> io::Result<usize> {
+/// Reads some more of what somebody sends.
+pub(super) async fn read_some<R: AsyncRead + Unpin>(from: &mut R, into: &mut Vec<u8>) -> io::Result<usize> {
     into.reserve(4096);
     from.read_buf(into).await
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use belljar_core::egress::{HostName, Rule, cut};
-use tokio::net::tcp::OwnedReadHalf;
+use belljar_core::egress::{HostName, Protocol, Rule, cut};
+use tokio::io::AsyncRead;
 
 use super::hello::{self, Hello};
 use super::http;
@@ -37,7 +37,9 @@ pub(super) enum Kind {
 impl Speaks {
     /// What these rules let be spoken on a port.
     pub(super) fn of(rules: &[&Rule], port: u16) -> Self {
-        let any = |speaks: fn(&Rule, u16) -> bool| rules.iter().any(|rule| speaks(rule, port));
+        let unseen = |rule: &Rule| rule.protocol == Protocol::Tcp;
+        let any =
+            |speaks: fn(&Rule, u16) -> bool| rules.iter().any(|rule| unseen(rule) || speaks(rule, port));
         Self {
             http: any(Rule::speaks_http),
             tls: any(Rule::speaks_tls),
@@ -55,9 +57,9 @@ pub(super) struct Beginning<'a> {
 
 impl Beginning<'_> {
     /// What the guest begins to speak, checked as far as a beginning can be.
-    pub(super) async fn begin(
+    pub(super) async fn begin<R: AsyncRead + Unpin>(
         &self,
-        from: &mut OwnedReadHalf,
+        from: &mut R,
         beginning: &mut Vec<u8>,
     ) -> Result<Kind, Stopped> {
         let speaks = self.speaks;

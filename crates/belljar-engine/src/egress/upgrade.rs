@@ -1,9 +1,10 @@
 //! Another protocol on a connection that began with HTTP: nothing is said in it before the other side has agreed.
 
+use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
@@ -40,7 +41,31 @@ impl Upgrade {
         self.known.notify_waiters();
     }
 
-    /// Passes on what comes back. The first line is looked at where that is the answer.
+    /// Reads the beginning of what comes back, up to whether it is that answer. Whether more may come.
+    pub(super) async fn first<R: AsyncRead + Unpin>(
+        &self,
+        from: &mut R,
+        first: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        loop {
+            if read_some(from, first).await? == 0 {
+                self.hear(false);
+                return Ok(false);
+            }
+            // What comes before anything was asked for is no answer; it is not held back either.
+            let answer = if self.expected.load(Ordering::Acquire) {
+                http::agreed(first)
+            } else {
+                Some(false)
+            };
+            if let Some(answer) = answer {
+                self.hear(answer);
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Passes on what comes back.
     pub(super) async fn down(
         &self,
         from: &mut OwnedReadHalf,
@@ -49,26 +74,13 @@ impl Upgrade {
         count: &AtomicU64,
     ) -> Result<(), Stopped> {
         let mut first = Vec::new();
-        loop {
-            if read_some(from, &mut first).await? == 0 {
-                self.hear(false);
-                send(to, &first, allowance, count).await?;
-                let _ = to.shutdown().await;
-                return Ok(());
-            }
-            // What comes before anything was asked for is no answer; it is not held back either.
-            let answer = if self.expected.load(Ordering::Acquire) {
-                http::agreed(&first)
-            } else {
-                Some(false)
-            };
-            if let Some(answer) = answer {
-                self.hear(answer);
-                break;
-            }
-        }
+        let more = self.first(from, &mut first).await?;
         send(to, &first, allowance, count).await?;
         drop(first);
-        pass(from, to, allowance, count).await
+        if more {
+            return pass(from, to, allowance, count).await;
+        }
+        let _ = to.shutdown().await;
+        Ok(())
     }
 }

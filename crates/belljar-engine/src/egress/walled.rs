@@ -8,7 +8,7 @@ use belljar_core::provider::{BoxFuture, Doors, Interpreting, StageEnd, StageIo};
 use belljar_core::request::FileIn;
 use belljar_core::{GuestPath, Plan, ProviderError, Receipt, Sandbox, Stage, Weight};
 
-use super::Wall;
+use super::{Secrets, Wall};
 
 /// Any sandbox, and the wall around what it may reach.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ struct Walled {
 pub(crate) fn stand_at_doors(
     mut sandbox: Box<dyn Sandbox>,
     plan: &Plan,
+    secrets: Secrets,
 ) -> Result<Box<dyn Sandbox>, ProviderError> {
     let (egress, doors) = match (plan.egress(), sandbox.take_doors()) {
         (Some(egress), Some(doors)) => (egress, doors),
@@ -32,7 +33,7 @@ pub(crate) fn stand_at_doors(
         }
         _ => return Ok(sandbox),
     };
-    let wall = Wall::raise(egress.clone(), doors).map_err(|source| ProviderError::Io {
+    let wall = Wall::raise(egress.clone(), secrets, doors).map_err(|source| ProviderError::Io {
         operation: "stand at",
         object: "the doors of a sandbox".to_owned(),
         source,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use belljar_core::egress::{Egress, Ports};
+use belljar_core::egress::{Egress, Ports, TRUST_FILE};
 use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
 use belljar_core::request::Workspace;
@@ -52,6 +52,9 @@ pub(crate) fn root(plan: &Plan, root: HostRoot, machine: Machine) -> RootSpec {
     }
     // What lies further up must be attached first.
     trees.sort_by_key(|tree| depth(&tree.guest));
+    if let Some(trust) = plan.trust() {
+        root.files.push((TRUST_FILE.to_owned(), trust.to_vec()));
+    }
     root
 }
 
@@ -75,6 +78,7 @@ pub(crate) fn shown(plan: &Plan, root: &HostRoot) -> Vec<String> {
 pub(crate) fn has_private_root(plan: &Plan) -> bool {
     let mut shows = plan.shows().iter();
     !plan.mounts().is_empty()
+        || plan.trust().is_some()
         || matches!(plan.workspace(), Workspace::Directory(_))
         || shows.any(|path| is_below_scratch(&path.to_string_lossy()))
 }

@@ -1,8 +1,9 @@
 //! What a container is made with (R33).
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
-use belljar_core::egress::RESOLVER;
+use belljar_core::egress::{RESOLVER, TRUST_FILE};
 use belljar_core::mount::Access;
 use belljar_core::plan::WORK_DIR;
 use belljar_core::{Limits, Plan};
@@ -38,15 +39,18 @@ pub(super) struct Shape {
     runtime: Option<String>,
     /// Whether it is to ask a resolver of ours.
     asks: bool,
+    /// A file on the host that says whom to trust.
+    trust: Option<PathBuf>,
     /// Mounts that the request asked for.
     mounts: Vec<belljar_core::mount::Mount>,
 }
 
 impl Shape {
-    pub(super) fn new(image: &str, plan: &Plan, runtime: Option<&str>) -> Self {
+    pub(super) fn new(image: &str, plan: &Plan, runtime: Option<&str>, trust: Option<PathBuf>) -> Self {
         Self {
             mounts: plan.mounts().to_vec(),
             asks: plan.egress().is_some(),
+            trust,
             ..Self::of(image, plan.limits(), runtime)
         }
     }
@@ -62,6 +66,7 @@ impl Shape {
             cpu_percent: limits.cpu_percent(),
             runtime: runtime.map(str::to_owned),
             asks: false,
+            trust: None,
             mounts: Vec::new(),
         }
     }
@@ -78,6 +83,16 @@ impl Shape {
 
     pub(super) fn mounts(&self) -> &[belljar_core::mount::Mount] {
         &self.mounts
+    }
+
+    fn bound(&self) -> Vec<Mount> {
+        let asked = self.mounts.iter();
+        let mut mounts: Vec<_> = asked
+            .map(|mount| bind(mount.host(), mount.guest(), mount.access()))
+            .collect();
+        let trust = self.trust.iter();
+        mounts.extend(trust.map(|file| bind(file, Path::new(TRUST_FILE), Access::ReadOnly)));
+        mounts
     }
 
     /// What the engine is told. `uid` is no other container's of ours.
@@ -136,7 +151,7 @@ impl Shape {
             ]),
             tmpfs: Some(tmpfs),
             shm_size: Some(number(self.disk.clamp(1 << 20, 64 << 20))),
-            mounts: Some(self.mounts.iter().map(bound).collect()),
+            mounts: Some(self.bound()),
             // What a guest prints is nobody's to keep but the caller's.
             log_config: Some(HostConfigLogConfig {
                 typ: Some("none".to_owned()),
@@ -176,20 +191,20 @@ impl Shape {
     }
 }
 
+/// What is not there is not made, as it would be by the older way of saying this.
+fn bind(host: &Path, guest: &Path, access: Access) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(host.display().to_string()),
+        target: Some(guest.display().to_string()),
+        read_only: Some(access == Access::ReadOnly),
+        ..Mount::default()
+    }
+}
+
 /// Whether a runtime of that name gives each container a kernel of its own.
 pub(super) fn has_own_kernel(runtime: &str) -> bool {
     runtime.contains("runsc")
-}
-
-/// What is not there is not made, as it would be by the older way of saying this.
-fn bound(mount: &belljar_core::mount::Mount) -> Mount {
-    Mount {
-        typ: Some(MountType::BIND),
-        source: Some(mount.host().display().to_string()),
-        target: Some(mount.guest().display().to_string()),
-        read_only: Some(mount.access() == Access::ReadOnly),
-        ..Mount::default()
-    }
 }
 
 fn ulimit(name: &str, value: i64) -> ResourcesUlimits {

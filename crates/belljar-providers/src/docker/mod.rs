@@ -11,6 +11,7 @@ mod import;
 mod owner;
 mod place;
 mod problem;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +36,7 @@ use connect::{Connection, connect};
 use container::Shape;
 use image::Images;
 use place::Raised;
+use trust::TrustFiles;
 
 /// How long what was found out about an engine is believed.
 const BELIEVED: Duration = Duration::from_secs(5);
@@ -82,6 +84,7 @@ struct Shared {
     background: Background,
     connection: Believed<Result<Arc<Connection>, Missing>>,
     images: Images,
+    trust: TrustFiles,
     pool: Pool<Shape, Raised>,
     clearing: Clearing,
 }
@@ -101,6 +104,7 @@ impl DockerProvider {
                 background: Background::default(),
                 connection: Believed::new(BELIEVED),
                 images: Images::default(),
+                trust: TrustFiles::default(),
                 pool: Pool::new(stock),
                 clearing: Clearing::default(),
             }),
@@ -239,7 +243,13 @@ impl Shared {
         let fetch = plan.may_fetch_image();
         let acquainting = async move { shared.images.acquaint(&shared, &engine, &asked, fetch).await };
         let image = made(&self.background, Box::pin(acquainting)).await?;
-        let shape = Shape::new(&image.derived, plan, self.settings.runtime.as_deref());
+        let trust = plan.trust().map(|content| self.trust.with(content)).transpose();
+        let trust = trust.map_err(|source| ProviderError::Io {
+            operation: "write",
+            object: "whom guests trust".to_owned(),
+            source,
+        })?;
+        let shape = Shape::new(&image.derived, plan, self.settings.runtime.as_deref(), trust);
         let (shared, engine, wanted) = (Arc::clone(self), Arc::clone(connection), shape.clone());
         let make: Make<Raised> = Arc::new(move |name| {
             let (shared, engine, shape) = (Arc::clone(&shared), Arc::clone(&engine), wanted.clone());

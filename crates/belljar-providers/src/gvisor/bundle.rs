@@ -74,7 +74,7 @@ impl Shape {
 
     /// Whether such a sandbox can wait for a request: one that shows what only one request may see cannot.
     pub(super) fn can_wait(&self) -> bool {
-        self.mounts.is_empty()
+        self.mounts.is_empty() && self.plan().trust().is_none()
     }
 
     /// What `runsc` is told beside what it always is.

@@ -2,6 +2,7 @@
 
 mod limits;
 mod requests;
+mod secrets;
 mod whole;
 
 use std::path::Path;
@@ -160,11 +161,19 @@ impl World {
     }
 
     fn run_with(&self, policy: &str, code: &str) -> Done {
+        self.run_knowing(policy, code, &[])
+    }
+
+    /// The same with variables of the engine's own.
+    fn run_knowing(&self, policy: &str, code: &str, variables: &[(&str, &str)]) -> Done {
         let code = format!("{TRY}\n{code}");
         let policy = self.path(policy);
         let mut arguments = vec!["--policy", &policy];
         arguments.extend(self.wall.arguments());
-        let run = run_code(Who::Root, "python", &code, &arguments);
+        let mut run = run_code(Who::Root, "python", &code, &arguments);
+        for (name, value) in variables {
+            run = run.env(name, value);
+        }
         self.stage(self.wall.apply(run)).go()
     }
 
@@ -463,6 +472,18 @@ fn bad_rules_are_named_with_their_line() {
         ("max_connections = -1", "must be 0 or more"),
         ("allowed_hosts = [\"a.test:53\"]", "resolver"),
         (&many, "at most 48 different ports"),
+        (
+            "secrets = [{ name = \"A\", host = \"a.test\", header = \"Host\", from_env = \"A\" }]",
+            "no header",
+        ),
+        (
+            "secrets = [{ name = \"A\", host = \"a.test\", header = \"X-Key\", from_env = \"A\" }]",
+            "not in allowed_hosts",
+        ),
+        (
+            "secrets = [{ name = \"A\", host = \"a.test\", header = \"X-Key\", value = \"A\" }]",
+            "unknown field `value`",
+        ),
     ] {
         let path = dir.file("bad.toml", format!("extends = \"standard\"\n\n{line}\n"));
         let path = path.display().to_string();

@@ -24,6 +24,9 @@ ZONE = {
     "rebind.test": [["203.0.114.10"], ["127.0.0.1"]],
     "alias.test": "private.test",
     "inside.test": [["10.1.2.3"]],
+    "vault.test": [["203.0.114.40"]],
+    "clear.test": [["203.0.114.41"]],
+    "stranger.test": [["203.0.114.42"]],
 }
 
 
@@ -138,7 +141,7 @@ def http(peer, port, address, name):
             body = stream.read(int(headers.get("content-length", 0)))
         told = dict(port=port, address=address, name=name, method=method.decode(), target=target.decode("latin-1"),
                     host=headers.get("host"), body=body.decode("latin-1")[:100])
-        note(**told)
+        note(authorization=headers.get("authorization"), key=headers.get("x-key"), **told)
         if target.startswith(b"/to/"):
             peer.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://" + target[4:] + b"/\r\nContent-Length: 0\r\n\r\n")
         elif headers.get("upgrade") == "websocket":
@@ -146,6 +149,9 @@ def http(peer, port, address, name):
             while data := peer.recv(4096):
                 peer.sendall(data)
             return
+        elif target == b"/echo":
+            text = json.dumps(headers).encode()
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
         elif target.startswith(b"/bytes/"):
             size = int(target[7:])
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
@@ -166,14 +172,23 @@ def echo(peer, port, address, name):
 
 
 def tls():
+    """A certificate for some of the names, by an authority that the command trusts."""
     with tempfile.TemporaryDirectory() as place:
-        both = os.path.join(place, "both.pem")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                        "-subj", "/CN=test", "-keyout", both, "-out", both + ".crt"], check=True, capture_output=True)
-        with open(both, "a") as file, open(both + ".crt") as certificate:
-            file.write(certificate.read())
+        def openssl(*words):
+            subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=place)
+
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=stage", "-keyout", "ca.key", "-out", "ca.pem")
+        openssl("req", "-new", *key, "-subj", "/CN=test", "-keyout", "key.pem", "-out", "request.pem")
+        with open(os.path.join(place, "names"), "w") as file:
+            file.write("subjectAltName=DNS:api.test,DNS:vault.test")
+        openssl("x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+                "-extfile", "names", "-out", "cert.pem")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(both)
+        context.load_cert_chain(os.path.join(place, "cert.pem"), os.path.join(place, "key.pem"))
+        with open(os.path.join(place, "ca.pem")) as file, open(seen_path + ".ca", "w") as trusted:
+            trusted.write(file.read())
+        os.environ["SSL_CERT_FILE"] = seen_path + ".ca"
 
     def wrap(peer, name):
         context.sni_callback = lambda _socket, asked, _context: name.__setitem__(0, asked)

@@ -1,0 +1,272 @@
+//! Values of secrets: read here when a sandbox is raised, put into requests, and kept from coming back.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use belljar_core::egress::{Egress, HostName, Secret, SecretSource, is_plain};
+use belljar_core::{Denial, DenialCode};
+
+use super::authority::{Authorities, Authority};
+
+/// The longest value.
+const LONGEST: u64 = 16 << 10;
+/// A shorter value could be anything, and is not looked for in what comes back.
+const SHORTEST_LOOKED_FOR: usize = 8;
+
+/// What the hosts of one sandbox are told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Secrets {
+    told: Vec<Arc<Told>>,
+    authority: Option<Arc<Authority>>,
+}
+
+/// One secret with its value.
+pub(super) struct Told {
+    pub secret: Secret,
+    value: String,
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told")
+            .field("secret", &self.secret)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Secrets {
+    /// Reads the values. Without them nothing is to run.
+    pub(crate) fn load(egress: &Egress, authorities: &Authorities) -> Result<Self, Denial> {
+        if egress.secrets.is_empty() {
+            return Ok(Self::default());
+        }
+        let told = egress.secrets.iter().map(|secret| {
+            let value = value(secret).map_err(|why| unavailable(secret, &why))?;
+            Ok(Arc::new(Told {
+                secret: secret.clone(),
+                value,
+            }))
+        });
+        let told = told.collect::<Result<Vec<_>, Denial>>()?;
+        let authority = authorities.get().map_err(|error| {
+            let first = &egress.secrets[0];
+            unavailable(first, &format!("an authority for TLS cannot be made: {error}"))
+        })?;
+        Ok(Self {
+            told,
+            authority: Some(authority),
+        })
+    }
+
+    /// Whom guests have to trust beside those whom they would.
+    pub(crate) fn trust(&self) -> Option<Arc<[u8]>> {
+        let terminates = self.told.iter().any(|told| told.secret.terminate_tls);
+        self.authority
+            .as_ref()
+            .filter(|_| terminates)
+            .map(|authority| authority.bundle())
+    }
+
+    /// What that host is told, and by whose authority.
+    pub(super) fn of(&self, host: &HostName) -> Option<(Vec<Arc<Told>>, Arc<Authority>)> {
+        let mine = self.told.iter().filter(|told| told.secret.host == *host);
+        let mine: Vec<_> = mine.cloned().collect();
+        let authority = self.authority.clone()?;
+        (!mine.is_empty()).then_some((mine, authority))
+    }
+}
+
+impl Told {
+    /// The header of a request that it goes into, in lower case, and the whole line.
+    pub(super) fn header(&self) -> (String, Vec<u8>) {
+        let said = self.secret.format.replace("{}", &self.value);
+        let line = format!("{}: {said}\r\n", self.secret.header);
+        (self.secret.header.to_ascii_lowercase(), line.into_bytes())
+    }
+}
+
+fn value(secret: &Secret) -> Result<String, String> {
+    let text = match &secret.source {
+        SecretSource::FromEnv(name) => {
+            std::env::var(name).map_err(|_| format!("the variable {name} is not set"))?
+        }
+        SecretSource::FromFile(path) => {
+            let read = || -> io::Result<String> {
+                let mut text = String::new();
+                fs::File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
+                Ok(text)
+            };
+            read().map_err(|error| format!("{}: {error}", path.display()))?
+        }
+    };
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() || !is_plain(text) {
+        return Err("its value is empty, or has characters that no header has".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn unavailable(secret: &Secret, why: &str) -> Denial {
+    let fix = match &secret.source {
+        SecretSource::FromEnv(name) => format!("set {name} where belljar runs"),
+        SecretSource::FromFile(path) => format!("put it into {}", path.display()),
+    };
+    let message = format!("the secret `{}` is not there: {why}", secret.name);
+    Denial::new(
+        DenialCode::SecretUnavailable,
+        "secrets",
+        &secret.name,
+        message,
+        fix,
+    )
+}
+
+/// Looks for values in what comes back from a host, however it is cut into pieces.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    told: Vec<Arc<Told>>,
+    /// What could be the beginning of one.
+    held: Vec<u8>,
+}
+
+impl Lookout {
+    pub(super) fn new(told: &[Arc<Told>]) -> Self {
+        let long = |told: &&Arc<Told>| told.value.len() >= SHORTEST_LOOKED_FOR;
+        Self {
+            told: told.iter().filter(long).cloned().collect(),
+            held: Vec::new(),
+        }
+    }
+
+    /// Takes what came, and leaves in `bytes` what may go on. The name of a secret that has come back otherwise.
+    pub(super) fn look(&mut self, bytes: &mut Vec<u8>) -> Result<(), String> {
+        if !self.held.is_empty() {
+            let mut whole = std::mem::take(&mut self.held);
+            whole.append(bytes);
+            *bytes = whole;
+        }
+        let mut keep = 0;
+        for told in &self.told {
+            let value = told.value.as_bytes();
+            if bytes.windows(value.len()).any(|part| part == value) {
+                return Err(told.secret.name.clone());
+            }
+            let longest = (value.len() - 1).min(bytes.len());
+            let begun = (keep + 1..=longest).rev();
+            keep = begun
+                .into_iter()
+                .find(|length| bytes.ends_with(&value[..*length]))
+                .unwrap_or(keep);
+        }
+        self.held = bytes.split_off(bytes.len() - keep);
+        Ok(())
+    }
+
+    /// Nothing more comes: what was held back was nothing.
+    pub(super) fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(name: &str, value: &str) -> Arc<Told> {
+        let fields = belljar_core::egress::SecretFields {
+            name: name.to_owned(),
+            host: "a.example.com".to_owned(),
+            header: "Authorization".to_owned(),
+            format: Some("Bearer {}".to_owned()),
+            from_env: Some(name.to_owned()),
+            from_file: None,
+            terminate_tls: true,
+            in_the_clear: false,
+        };
+        Arc::new(Told {
+            secret: Secret::try_from(fields).unwrap(),
+            value: value.to_owned(),
+        })
+    }
+
+    #[test]
+    fn values_do_not_come_back_in_any_pieces() {
+        let told = [
+            told("ONE", "aabaabaac"),
+            told("TWO", "0123456789"),
+            told("SHORT", "x"),
+        ];
+        for (text, found) in [
+            ("nothing of it, xxx", None),
+            ("almost: aabaabaa", None),
+            ("aabaabaab 012345678", None),
+            ("aabaabaabaac", Some("ONE")),
+            ("..0123456789..", Some("TWO")),
+            ("0120123456789", Some("TWO")),
+        ] {
+            for size in [1, 2, 3, 5, 8, 100] {
+                let (mut lookout, mut passed) = (Lookout::new(&told), Vec::new());
+                let mut result = None;
+                for piece in text.as_bytes().chunks(size) {
+                    let mut piece = piece.to_vec();
+                    match lookout.look(&mut piece) {
+                        Ok(()) => passed.append(&mut piece),
+                        Err(name) => {
+                            result = Some(name);
+                            break;
+                        }
+                    }
+                }
+                assert_eq!(result.as_deref(), found, "{text} in pieces of {size}");
+                if found.is_none() {
+                    passed.append(&mut lookout.rest());
+                    assert_eq!(passed, text.as_bytes(), "{text} in pieces of {size}");
+                } else {
+                    let passed = String::from_utf8(passed).unwrap();
+                    assert!(!passed.contains("aabaabaac") && !passed.contains("0123456789"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_prints_a_value() {
+        let told = told("ONE", "very-secret-value");
+        assert!(!format!("{told:?}").contains("very-secret"));
+        assert_eq!(
+            told.header(),
+            (
+                "authorization".to_owned(),
+                b"Authorization: Bearer very-secret-value\r\n".to_vec()
+            )
+        );
+    }
+
+    #[test]
+    fn a_value_that_is_not_there_is_said_with_what_to_do() {
+        let dir = std::env::temp_dir().join(crate::fresh_id("secret"));
+        let mut secret = told("NOT_SET_ANYWHERE_BELLJAR", "x").secret.clone();
+        let egress = |secret: &Secret| Egress {
+            secrets: vec![secret.clone()],
+            ..Egress::default()
+        };
+        let load = |secret: &Secret| Secrets::load(&egress(secret), &Authorities::default());
+        let denial = load(&secret).unwrap_err();
+        assert_eq!(denial.code, DenialCode::SecretUnavailable);
+        assert_eq!(denial.fix, "set NOT_SET_ANYWHERE_BELLJAR where belljar runs");
+        secret.source = SecretSource::FromFile(dir.clone());
+        assert!(load(&secret).unwrap_err().fix.starts_with("put it into"));
+        for (content, fine) in [
+            ("a value\n", true),
+            ("\n", false),
+            ("a\nb\n", false),
+            ("a\u{e9}", false),
+        ] {
+            fs::write(&dir, content).unwrap();
+            assert_eq!(load(&secret).is_ok(), fine, "{content:?}");
+        }
+        let _ = fs::remove_file(dir);
+    }
+}
