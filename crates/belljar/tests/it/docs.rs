@@ -405,7 +405,12 @@ fn perform(line: &str, dir: &Path, who: Who, served: Option<&Serving>) -> (i32, 
             _ => target = Some(dir.join(part.trim())),
         }
     }
-    let words = words(&command);
+    let mut words = words(&command);
+    let mut variables = Vec::new();
+    while let Some((name, value)) = words[0].split_once('=') {
+        variables.push((name.to_owned(), value.to_owned()));
+        words.remove(0);
+    }
     if words[0] == "cat" {
         return (0, String::from_utf8_lossy(&feed(&command, dir)).into_owned());
     }
@@ -421,6 +426,9 @@ fn perform(line: &str, dir: &Path, who: Who, served: Option<&Serving>) -> (i32, 
         .env("BELLJAR_HOME", &home.to_string_lossy())
         .cwd(dir)
         .stdin(input);
+    for (name, value) in variables {
+        run = run.env(&name, &value);
+    }
     if let Some(service) = served {
         run = run
             .env("BELLJAR_URL", &url_of(service))
