@@ -12,7 +12,7 @@ use belljar_core::{
     Weight, guard,
 };
 
-use crate::egress::{Authorities, Secrets, stand_at_doors};
+use crate::egress::{Authorities, Secrets, all_places, stand_at_doors};
 use crate::environment::{EnvironmentError, Environments, Lease};
 use crate::ident::fresh_id;
 use crate::live::LiveSandbox;
@@ -351,6 +351,8 @@ impl Engine {
     ) -> Result<Box<dyn Sandbox>, EngineError> {
         let secrets = match plan.egress() {
             Some(egress) => {
+                // Descriptors for those who wait with doors are needed before anybody connects.
+                all_places();
                 Secrets::load(egress, &self.authorities).map_err(|denial| denied(policy, request, denial))?
             }
             None => Secrets::default(),

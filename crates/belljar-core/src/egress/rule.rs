@@ -153,6 +153,11 @@ impl Rule {
         }
     }
 
+    /// Whether that address was meant, whoever's it is, and not only because it is the world's.
+    pub fn names_address(&self, address: IpAddr) -> bool {
+        self.host == Host::Address(address) || self.addresses.iter().any(|block| block.contains(address))
+    }
+
     /// Whether that method and path may be asked for; the path as it was sent, without a query.
     pub fn permits_request(&self, method: &str, path: &str) -> bool {
         (self.methods.is_empty() || self.methods.contains(method)) && self.permits_path(path)

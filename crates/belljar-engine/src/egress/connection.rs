@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::dial::{Dialled, NotDialled, connect};
+use super::dial::{Dialled, Dialler, NotDialled, connect};
 use super::http::{Head, Requests};
 use super::pump::{Stopped, Way, pass, read_some, send};
 use super::speech::{Beginning, Kind, Speaks};
@@ -74,6 +74,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream, asked: io::Res
     shared.open.send_modify(|count| *count += 1);
     let end = match shared.take_place() {
         Ok(place) => {
+            let _ = shared.room().bound(&guest);
             let mut closing = shared.closing.subscribe();
             let end = tokio::select! {
                 end = course.run(shared, guest) => end,
@@ -84,7 +85,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream, asked: io::Res
         }
         Err(full) => {
             refuse(guest);
-            let most = shared.egress.limits.connections;
+            let most = shared.most;
             match full {
                 Full::Sandbox => {
                     let message = format!("at most {most} connections may be open at once");
@@ -121,6 +122,15 @@ pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream, asked: io::Res
         error,
     });
     shared.open.send_modify(|count| *count -= 1);
+}
+
+/// A name whose addresses nobody may reach, and nobody is told.
+pub(super) fn hidden(name: &str, port: u16) -> Denial {
+    refusal(
+        name,
+        format!("`{name}` has no address in the world"),
+        &format!("{{ host = \"{name}:{port}\", addresses = [\"…\"] }}"),
+    )
 }
 
 /// Ends a connection as one that nobody took.
@@ -174,31 +184,47 @@ impl Course {
         port: u16,
     ) -> Result<Dialled<'a>, End> {
         let dialled = match &self.whom {
-            Whom::Name(name) => shared.dialler.dial(rules, name, port).await,
+            Whom::Name(name) => shared.dialler.dial(rules, name, port, shared.room()).await,
             Whom::Address(address) => {
-                let stream = connect(&[*address], port).await;
-                let rules = rules.to_vec();
-                stream
-                    .map(|stream| Dialled { stream, rules })
-                    .map_err(NotDialled::Failed)
+                let rules = Dialler::fitting(rules, &[*address]);
+                if rules.is_empty() {
+                    Err(NotDialled::Private(*address))
+                } else {
+                    let stream = connect(&[*address], port, shared.room()).await;
+                    stream
+                        .map(|stream| Dialled { stream, rules })
+                        .map_err(NotDialled::Failed)
+                }
             }
         };
         let dialled = dialled.map_err(|error| match error {
-            NotDialled::Private(address) => {
-                let text = self.whom.text();
-                let line = format!(
-                    "{{ host = \"{text}:{}\", addresses = [\"{address}\"] }}",
-                    self.port
-                );
-                let message = format!("`{text}` has the address {address}, which is not the world's");
-                End::Refused(refusal(address.to_string(), message, &line))
-            }
+            NotDialled::Private(address) => End::Refused(self.private(rules, address)),
             NotDialled::Failed(error) => End::Failed(error.to_string()),
         })?;
         let gone = |_| End::Failed("it was gone again at once".to_owned());
         self.address = Some(dialled.stream.peer_addr().map_err(gone)?.ip());
         self.rule = dialled.rules.first().map(ToString::to_string);
         Ok(dialled)
+    }
+
+    /// It has an address that is not for guests. Whoever may ask for any name is not told which: names and addresses of an inner
+    /// network are its own.
+    fn private(&self, rules: &[&Rule], address: IpAddr) -> Denial {
+        let text = self.whom.text();
+        match &self.whom {
+            Whom::Name(_) if rules.iter().any(|rule| matches!(rule.host, Host::Name(_))) => refusal(
+                address.to_string(),
+                format!(
+                    "`{text}` has the address {address}, which is not the world's, or this machine's own"
+                ),
+                &format!(
+                    "{{ host = \"{text}:{}\", addresses = [\"{address}\"] }}",
+                    self.port
+                ),
+            ),
+            Whom::Name(_) => hidden(&text, self.port),
+            Whom::Address(_) => self.unknown(),
+        }
     }
 
     /// Nothing permits it.
@@ -357,7 +383,8 @@ impl Course {
         let mut rules = rules
             .iter()
             .filter(|rule| rule.protocol == Protocol::Tcp || speaks(rule, self.port));
-        if rules.any(|rule| rule.permits_request(&head.method, &head.path)) {
+        let unclear = |rule: &&&Rule| head.overrides && rule.looks_into_requests();
+        if rules.any(|rule| rule.permits_request(&head.method, &head.path) && !unclear(&rule)) {
             Ok(())
         } else {
             let path = cut(&head.path);

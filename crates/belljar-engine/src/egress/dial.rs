@@ -1,14 +1,21 @@
 //! From a name to a connection: looked up here, every address checked, and exactly one that was checked is dialled.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belljar_core::egress::{HostName, Rule, is_public};
-use tokio::net::TcpStream;
-use tokio::sync::{Mutex, Semaphore};
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::LookupIpStrategy;
+use hickory_resolver::net::NetError;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
+
+use super::own::Own;
+use super::pump::Room;
 
 /// For how long what was looked up is used. It is what was checked, so nobody can change it meanwhile.
 const FRESH: Duration = Duration::from_secs(5);
@@ -16,16 +23,18 @@ const FRESH: Duration = Duration::from_secs(5);
 const FRESH_FAILURE: Duration = Duration::from_secs(1);
 /// How long one address may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many lookups of one sandbox are under way at once: each holds a thread.
+/// How long a server of names may take.
+const TIMEOUT: Duration = Duration::from_secs(4);
+/// How many lookups of one sandbox are under way at once.
 const LOOKUPS: usize = 8;
 /// The most names whose addresses are remembered.
 const MOST_REMEMBERED: usize = 1024;
 
 /// Looks names up for one sandbox.
-#[derive(Debug)]
 pub(super) struct Dialler {
     remembered: Mutex<HashMap<HostName, Arc<Mutex<Option<Found>>>>>,
     lookups: Semaphore,
+    resolver: OnceCell<TokioResolver>,
 }
 
 /// The addresses of a name, and when they were found.
@@ -64,11 +73,18 @@ impl Found {
     }
 }
 
+impl fmt::Debug for Dialler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dialler")
+    }
+}
+
 impl Default for Dialler {
     fn default() -> Self {
         Self {
             remembered: Mutex::default(),
             lookups: Semaphore::new(LOOKUPS),
+            resolver: OnceCell::new(),
         }
     }
 }
@@ -98,16 +114,30 @@ impl Dialler {
 
     async fn ask(&self, name: &HostName) -> io::Result<Vec<IpAddr>> {
         let _turn = self.lookups.acquire().await.map_err(io::Error::other)?;
-        let asking = tokio::net::lookup_host((name.as_str(), 0));
+        let resolver = self.resolver.get_or_try_init(|| async { resolver() }).await?;
+        // With the dot at its end it is that name, and not one of this machine's domains.
+        let asking = resolver.lookup_ip(format!("{name}."));
         let found = tokio::time::timeout(PATIENCE, asking)
             .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-        let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+            .unwrap_or(Err(NetError::Timeout))
+            .map_err(io::Error::other)?;
+        let mut addresses: Vec<IpAddr> = found.iter().collect();
         addresses.dedup();
         if addresses.is_empty() {
             return Err(io::Error::from(io::ErrorKind::NotFound));
         }
         Ok(addresses)
+    }
+
+    /// Those of these rules that permit all of these addresses.
+    pub(super) fn fitting<'a>(rules: &[&'a Rule], addresses: &[IpAddr]) -> Vec<&'a Rule> {
+        let own = Own::look();
+        let fits = |rule: &&Rule| {
+            addresses.iter().all(|address| {
+                rule.names_address(*address) || (rule.permits_address(*address) && !own.has(*address))
+            })
+        };
+        rules.iter().copied().filter(fits).collect()
     }
 
     /// Connects to a name for those of these rules that permit all of its addresses.
@@ -116,16 +146,17 @@ impl Dialler {
         rules: &[&'a Rule],
         name: &HostName,
         port: u16,
+        room: Room,
     ) -> Result<Dialled<'a>, NotDialled> {
         let addresses = self.look_up(name).await.map_err(NotDialled::Failed)?;
-        let fits = |rule: &&Rule| addresses.iter().all(|address| rule.permits_address(*address));
-        let fitting: Vec<&Rule> = rules.iter().copied().filter(fits).collect();
+        let fitting = Self::fitting(rules, &addresses);
         if fitting.is_empty() {
             let strange = addresses.iter().copied().find(|address| !is_public(*address));
-            let denied = || NotDialled::Failed(io::ErrorKind::PermissionDenied.into());
-            return Err(strange.map_or_else(denied, NotDialled::Private));
+            return Err(NotDialled::Private(strange.unwrap_or(addresses[0])));
         }
-        let stream = connect(&addresses, port).await.map_err(NotDialled::Failed)?;
+        let stream = connect(&addresses, port, room)
+            .await
+            .map_err(NotDialled::Failed)?;
         Ok(Dialled {
             stream,
             rules: fitting,
@@ -133,12 +164,23 @@ impl Dialler {
     }
 }
 
+/// Asks whom this machine asks, and its list of hosts. A question that nobody waits for any more holds nothing.
+fn resolver() -> io::Result<TokioResolver> {
+    let mut builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
+    let options = builder.options_mut();
+    options.timeout = TIMEOUT;
+    options.attempts = 2;
+    // What was found is remembered here.
+    options.cache_size = 0;
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    builder.build().map_err(io::Error::other)
+}
+
 /// Connects to the first of these that answers.
-pub(super) async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+pub(super) async fn connect(addresses: &[IpAddr], port: u16, room: Room) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses {
-        let dialling = TcpStream::connect(SocketAddr::new(*address, port));
-        match tokio::time::timeout(PATIENCE, dialling).await {
+        match tokio::time::timeout(PATIENCE, connect_to(*address, port, room)).await {
             Ok(Ok(stream)) => {
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
@@ -148,4 +190,13 @@ pub(super) async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpSt
         }
     }
     Err(last)
+}
+
+async fn connect_to(address: IpAddr, port: u16, room: Room) -> io::Result<TcpStream> {
+    let socket = match address {
+        IpAddr::V4(_) => TcpSocket::new_v4(),
+        IpAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    room.bound(&socket)?;
+    socket.connect(SocketAddr::new(address, port)).await
 }

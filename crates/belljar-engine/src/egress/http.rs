@@ -18,6 +18,8 @@ pub(super) struct Head {
     pub hosts: Vec<String>,
     /// Whether it asks for another protocol.
     pub upgrade: bool,
+    /// Whether it says elsewhere what some servers take for its method or path.
+    pub overrides: bool,
     body: Body,
 }
 
@@ -266,21 +268,32 @@ pub(super) fn begins(bytes: &[u8]) -> Option<bool> {
     const METHODS: [&str; 9] = [
         "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT",
     ];
-    // Servers pass over empty lines, and some take methods in any case, methods of their own, and requests without a version.
-    let text = bytes.trim_ascii_start();
+    // Servers pass over empty lines and all kinds of space, and some take methods in any case, methods of their own, and requests
+    // without a version.
+    let is_space = |byte: u8| matches!(byte, b' ' | b'\t'..=b'\r' | 0x1c..=0x1f);
+    let start = bytes.iter().position(|byte| !is_space(*byte));
+    let start = start.unwrap_or(bytes.len());
+    let text = &bytes[start..];
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
-    let word = line.split(u8::is_ascii_whitespace).next().unwrap_or(line);
-    if !word.iter().copied().all(is_token) || (word.is_empty() && !text.is_empty()) {
-        return Some(false);
-    }
+    let mut words = line.split(|byte| *byte <= b' ').filter(|word| !word.is_empty());
+    let word = words.next().unwrap_or_default();
     let known = METHODS
         .iter()
         .any(|method| word.eq_ignore_ascii_case(method.as_bytes()));
     if known && word.len() < line.len() {
         return Some(true);
     }
-    if line.len() < text.len() {
-        return Some(line.windows(5).any(|five| five.eq_ignore_ascii_case(b"HTTP/")));
+    // Nobody else begins with a word and a path.
+    if words.next().is_some_and(|word| word.starts_with(b"/")) {
+        return Some(true);
+    }
+    if line.windows(5).any(|five| five.eq_ignore_ascii_case(b"HTTP/")) {
+        return Some(true);
+    }
+    // A byte that is in no line of text tells it from HTTP at once.
+    let is_binary = line.iter().any(|byte| *byte < b' ' && !is_space(*byte));
+    if is_binary || line.len() < text.len() {
+        return Some(false);
     }
     // A line without end is for nobody to pass on unseen.
     (line.len() >= LONGEST_LINE).then_some(true)
@@ -354,6 +367,7 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
     let path = path.split('?').next().unwrap_or(path);
     let path = if path.is_empty() { "/" } else { path };
     let (mut length, mut chunked, mut upgrade, mut named) = (None, false, false, 0);
+    let mut overrides = false;
     while let Some(line) = next()? {
         let (name, value) = header(line).ok_or(no("a line of its head is none"))?;
         match name.as_str() {
@@ -381,6 +395,13 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
                 }
                 upgrade = true;
             }
+            "x-original-url"
+            | "x-rewrite-url"
+            | "x-original-uri"
+            | "x-forwarded-uri"
+            | "x-http-method-override"
+            | "x-http-method"
+            | "x-method-override" => overrides = true,
             "http2-settings" => return Err(no("it asks for HTTP/2")),
             _ => {}
         }
@@ -403,6 +424,7 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
         path: path.to_owned(),
         hosts,
         upgrade,
+        overrides,
         body,
     })
 }
@@ -627,12 +649,16 @@ mod tests {
             "PRI * HTTP/2.0\r\n",
             "purge /x HTTP/1.1\n",
             "POST \n",
-            "A-B / HTTP/1.1\r\n",
+            "A-B / HTTP/1.1",
+            "\x0bGET /a HTTP/1.1",
+            "GET\x0b/b HTTP/1.1",
+            "GÉT /f HTTP/1.1",
+            "PURGE /g\n",
             &long,
         ] {
             assert_eq!(begins(text.as_bytes()), Some(true), "{text:?}");
         }
-        for text in ["", "\r\n", "GE", "GET", "EHLO me", "A-B / HTTP/1.1"] {
+        for text in ["", "\r\n", "GE", "GET", "EHLO me"] {
             assert_eq!(begins(text.as_bytes()), None, "{text:?}");
         }
         for bytes in [

@@ -11,6 +11,7 @@ mod dns;
 mod hello;
 mod http;
 mod names;
+mod own;
 mod pump;
 mod resolver;
 mod secrets;
@@ -37,10 +38,14 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use dial::Dialler;
 use names::Names;
-use pump::{Allowance, Way};
+use pump::{Allowance, Room, Way};
 
 /// Connections in hand at one door, those that are being refused included.
 const IN_HAND: usize = 1024;
+/// How many connections of one sandbox have plenty of room.
+const FEW: usize = 8;
+/// A sandbox has at most such a part of all places.
+const SHARE: usize = 4;
 /// Those who ask the resolver by a stream.
 const MOST_ASKING: usize = 16;
 
@@ -62,6 +67,8 @@ struct Shared {
     log: Mutex<Log>,
     dialler: Dialler,
     places: Semaphore,
+    /// How many of those there are.
+    most: usize,
     incoming: Allowance,
     outgoing: Allowance,
     /// How many connections are served, and whether they are to end.
@@ -87,8 +94,14 @@ impl Shared {
     /// A place for one more connection, of this sandbox's and of all.
     fn take_place(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'static>), Full> {
         let own = self.places.try_acquire().map_err(|_| Full::Sandbox)?;
-        let of_all = all_places().try_acquire().map_err(|_| Full::Engine)?;
+        let of_all = all_places().1.try_acquire().map_err(|_| Full::Engine)?;
         Ok((own, of_all))
+    }
+
+    /// How much the kernel may hold for one more.
+    fn room(&self) -> Room {
+        let open = self.most - self.places.available_permits().min(self.most);
+        if open > FEW { Room::Little } else { Room::Plenty }
     }
 }
 
@@ -96,13 +109,16 @@ impl Wall {
     /// Stands at the doors of a sandbox. Within a runtime.
     pub(crate) fn raise(egress: Egress, secrets: Secrets, doors: Doors) -> std::io::Result<Self> {
         let limits = egress.limits;
+        // One of many does not take what is there for all.
+        let most = (limits.connections as usize).min(all_places().0 / SHARE);
         let shared = Arc::new(Shared {
             egress,
             secrets,
             names: Mutex::default(),
             log: Mutex::default(),
             dialler: Dialler::default(),
-            places: Semaphore::new(limits.connections as usize),
+            places: Semaphore::new(most),
+            most,
             incoming: Allowance::new(Way::In, limits.incoming.get()),
             outgoing: Allowance::new(Way::Out, limits.outgoing.get()),
             open: watch::Sender::new(0),
@@ -200,8 +216,9 @@ fn listen(listener: std::net::TcpListener) -> std::io::Result<TcpListener> {
 }
 
 /// Places for the connections of all sandboxes together: each takes two descriptors, and others need some as well.
-fn all_places() -> &'static Semaphore {
-    static ALL: OnceLock<Semaphore> = OnceLock::new();
+/// How many there are, and those that are left.
+pub(crate) fn all_places() -> &'static (usize, Semaphore) {
+    static ALL: OnceLock<(usize, Semaphore)> = OnceLock::new();
     ALL.get_or_init(|| {
         let limit = getrlimit(Resource::Nofile);
         // As many as can be had: what a program starts with is meant for programs that wait with `select`.
@@ -212,7 +229,8 @@ fn all_places() -> &'static Semaphore {
         let _ = setrlimit(Resource::Nofile, raised);
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let places = usize::try_from(files / 4).unwrap_or(usize::MAX);
-        Semaphore::new(places.clamp(16, Semaphore::MAX_PERMITS))
+        let places = places.clamp(16 * SHARE, Semaphore::MAX_PERMITS);
+        (places, Semaphore::new(places))
     })
 }
 

@@ -1,13 +1,37 @@
 //! Bytes between a guest and the one it may reach, counted and bounded.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// As much as is read at once. A connection has two of these while bytes go to and fro, and nothing else of them is kept.
 const PIECE: usize = 64 << 10;
+
+/// How much the kernel holds for one end of a connection, in each direction. It is nobody's of whom there is a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// What the kernel finds right: more for one that is far away.
+    Plenty,
+    /// As little as will do: there are many already.
+    Little,
+}
+
+/// So much where there is little room; the kernel takes it twice.
+const LITTLE: usize = 32 << 10;
+
+impl Room {
+    pub(super) fn bound(self, socket: impl AsFd) -> io::Result<()> {
+        if self == Self::Plenty {
+            return Ok(());
+        }
+        set_socket_send_buffer_size(&socket, LITTLE)?;
+        Ok(set_socket_recv_buffer_size(&socket, LITTLE)?)
+    }
+}
 
 /// How many bytes may still go one way, for all connections of a sandbox together.
 #[derive(Debug)]

@@ -1,14 +1,17 @@
 //! The resolver of a sandbox: names that are allowed have an address, others do not exist.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belljar_core::egress::{Event, Met, cut, refusal};
+use belljar_core::egress::{Event, Host, HostName, Met, cut, refusal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
 use super::Shared;
+use super::connection::hidden;
+use super::dial::Dialler;
 use super::dns::{self, Answer, Question, Wants};
 use crate::execute::now;
 
@@ -71,6 +74,19 @@ async fn next(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(message)
 }
 
+/// Whether nobody may reach these addresses of a name that no rule has by itself: then it does not exist either. Of a name that a
+/// policy has, it is told when somebody connects to it.
+fn is_hidden(shared: &Shared, name: &HostName, addresses: &[IpAddr]) -> bool {
+    let mine: Vec<_> = shared
+        .egress
+        .rules
+        .iter()
+        .filter(|rule| rule.host.has_name(name))
+        .collect();
+    let named = mine.iter().any(|rule| matches!(rule.host, Host::Name(_)));
+    !named && Dialler::fitting(&mine, addresses).is_empty()
+}
+
 async fn answer(shared: &Shared, question: &Question) -> Answer {
     let (started_at, began) = (now(), Instant::now());
     let known = question.name.as_ref().filter(|name| shared.egress.knows(name));
@@ -105,6 +121,11 @@ async fn answer(shared: &Shared, question: &Question) -> Answer {
                 // What is not there has no address here either.
                 Err(error) => {
                     event.error = Some(error.to_string());
+                    Answer::NoSuchName
+                }
+                Ok(addresses) if is_hidden(shared, name, &addresses) => {
+                    event.allowed = false;
+                    event.denial = Some(hidden(name.as_str(), 443));
                     Answer::NoSuchName
                 }
                 Ok(_) => {

@@ -1,7 +1,8 @@
 //! Has connections to all ports of all addresses arrive at one, in the network that this process is in.
 //!
-//! One rule for each version of addresses, told to the kernel in its own words: what leaves for an address that is neither
-//! loopback nor the resolver's, by TCP, is redirected. The kernel remembers where it was going.
+//! Rules for each version of addresses, told to the kernel in its own words: what leaves for an address that is neither
+//! loopback nor the resolver's, by TCP, is redirected. The kernel remembers where it was going. What it remembers is nobody's of
+//! whom there is a limit, so it does not for anything else, and not for too many in a second.
 
 use std::io;
 
@@ -18,74 +19,154 @@ const NEW_CHAIN: u16 = (SUBSYSTEM << 8) | 3;
 const NEW_RULE: u16 = (SUBSYSTEM << 8) | 6;
 const NESTED: u16 = 0x8000;
 const LOCAL_OUT: u32 = 3;
-const BEFORE_ROUTING: u32 = -100_i32 as u32;
+/// Priorities: where addresses are changed, and before anything is remembered.
+const CHANGING: i32 = -100;
+const FIRST: i32 = -300;
 const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
 const L4_PROTOCOL: u32 = 16;
 const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
 const TCP: u8 = 6;
 const REGISTER: u32 = 1;
+const VERDICT: u32 = 0;
+const DROP: u32 = 0;
+const OVER: u32 = 1;
 
 const NAME: &str = "belljar";
+const UNREMEMBERED: &str = "unremembered";
+
+/// New connections in a second, and how many more at once.
+const RATE: u64 = 500;
+const BURST: u32 = 2000;
 
 /// Redirects everything to that port.
 pub(super) fn redirect(port: u16) -> io::Result<()> {
     let netlink = Netlink::open(libc::NETLINK_NETFILTER)?;
-    let four = [
+    let four = Family {
+        number: libc::AF_INET as u8,
+        destination: 16,
         // Loopback is the guest's own.
-        not_to(16, &[127]),
-        not_to(16, &RESOLVER.octets()),
-    ];
-    netlink.ask_all(&batch(libc::AF_INET as u8, &four.concat(), port))?;
-    let six = not_to(24, &std::net::Ipv6Addr::LOCALHOST.octets());
-    match netlink.ask_all(&batch(libc::AF_INET6 as u8, &six, port)) {
+        loopback: vec![127],
+        resolver: Some(RESOLVER.octets().to_vec()),
+    };
+    netlink.ask_all(&four.batch(port))?;
+    let six = Family {
+        number: libc::AF_INET6 as u8,
+        destination: 24,
+        loopback: std::net::Ipv6Addr::LOCALHOST.octets().to_vec(),
+        resolver: None,
+    };
+    match netlink.ask_all(&six.batch(port)) {
         Err(error) if is_without(&error) => Ok(()),
         result => result,
     }
 }
 
-/// A table with one chain with one rule.
-fn batch(family: u8, conditions: &[u8], port: u16) -> Vec<Vec<u8>> {
-    let hook = [
-        attribute(1, &LOCAL_OUT.to_be_bytes()),
-        attribute(2, &BEFORE_ROUTING.to_be_bytes()),
-    ];
-    let chain = [
-        attribute(1, &text(NAME)),
-        attribute(3, &text(NAME)),
-        attribute(4 | NESTED, &hook.concat()),
-        attribute(7, &text("nat")),
-    ];
-    let expressions = [
-        conditions.to_vec(),
-        expression("meta", &[number(1, REGISTER), number(2, L4_PROTOCOL)]),
-        compare(EQUAL, &[TCP]),
-        expression("immediate", &[number(1, REGISTER), value(2, &port.to_be_bytes())]),
-        expression("redir", &[number(1, REGISTER)]),
-    ];
-    let rule = [
-        attribute(1, &text(NAME)),
-        attribute(2, &text(NAME)),
-        attribute(4 | NESTED, &expressions.concat()),
-    ];
-    vec![
-        message(0, BATCH_BEGIN, SUBSYSTEM, &[]),
-        message(family, NEW_TABLE, 0, &attribute(1, &text(NAME))),
-        message(family, NEW_CHAIN, 0, &chain.concat()),
-        message(family, NEW_RULE, 0, &rule.concat()),
-        message(0, BATCH_END, SUBSYSTEM, &[]),
-    ]
+/// A version of addresses.
+struct Family {
+    number: u8,
+    /// Where in a packet the destination stands.
+    destination: u32,
+    /// How the guest's own addresses begin.
+    loopback: Vec<u8>,
+    resolver: Option<Vec<u8>>,
 }
 
-/// Goes on unless the destination, which stands at that place of a packet, begins with these.
-fn not_to(offset: u32, beginning: &[u8]) -> Vec<u8> {
-    let load = [
+impl Family {
+    /// A table with two chains.
+    fn batch(&self, port: u16) -> Vec<Vec<u8>> {
+        let port = port.to_be_bytes();
+        let is_tcp = [
+            expression("meta", &[number(1, REGISTER), number(2, L4_PROTOCOL)]),
+            compare(EQUAL, &[TCP]),
+        ];
+        let is_not_tcp = [
+            expression("meta", &[number(1, REGISTER), number(2, L4_PROTOCOL)]),
+            compare(NOT_EQUAL, &[TCP]),
+        ];
+        let not_remembered = || expression("notrack", &[]);
+        // What is redirected comes back from that port, to an address of the guest's own.
+        let within = [
+            is_tcp.concat(),
+            load(NETWORK_HEADER, self.destination, self.loopback.len()),
+            compare(EQUAL, &self.loopback),
+            load(TRANSPORT_HEADER, 0, port.len()),
+            compare(NOT_EQUAL, &port),
+            load(TRANSPORT_HEADER, 2, port.len()),
+            compare(NOT_EQUAL, &port),
+        ];
+        let limit = [
+            attribute(1, &RATE.to_be_bytes()),
+            attribute(2, &1u64.to_be_bytes()),
+            number(3, BURST),
+            number(5, OVER),
+        ];
+        let too_many = [
+            is_tcp.concat(),
+            expression("limit", &limit),
+            expression("immediate", &[number(1, VERDICT), verdict(2, DROP)]),
+        ];
+        let mut elsewhere = is_tcp.concat();
+        for own in self.resolver.iter().chain([&self.loopback]) {
+            elsewhere.extend(load(NETWORK_HEADER, self.destination, own.len()));
+            elsewhere.extend(compare(NOT_EQUAL, own));
+        }
+        elsewhere.extend(expression("immediate", &[number(1, REGISTER), value(2, &port)]));
+        elsewhere.extend(expression("redir", &[number(1, REGISTER)]));
+        vec![
+            message(0, BATCH_BEGIN, SUBSYSTEM, &[]),
+            message(self.number, NEW_TABLE, 0, &attribute(1, &text(NAME))),
+            self.chain(UNREMEMBERED, "filter", FIRST),
+            self.rule(UNREMEMBERED, &[is_not_tcp.concat(), not_remembered()].concat()),
+            self.rule(UNREMEMBERED, &[within.concat(), not_remembered()].concat()),
+            self.chain(NAME, "nat", CHANGING),
+            self.rule(NAME, &too_many.concat()),
+            self.rule(NAME, &elsewhere),
+            message(0, BATCH_END, SUBSYSTEM, &[]),
+        ]
+    }
+
+    /// A chain for what leaves.
+    fn chain(&self, name: &str, kind: &str, priority: i32) -> Vec<u8> {
+        let hook = [number(1, LOCAL_OUT), attribute(2, &priority.to_be_bytes())];
+        let parts = [
+            attribute(1, &text(NAME)),
+            attribute(3, &text(name)),
+            attribute(4 | NESTED, &hook.concat()),
+            attribute(7, &text(kind)),
+        ];
+        message(self.number, NEW_CHAIN, 0, &parts.concat())
+    }
+
+    fn rule(&self, chain: &str, expressions: &[u8]) -> Vec<u8> {
+        let parts = [
+            attribute(1, &text(NAME)),
+            attribute(2, &text(chain)),
+            attribute(4 | NESTED, expressions),
+        ];
+        let mut message = message(self.number, NEW_RULE, 0, &parts.concat());
+        // After those that are there.
+        let flags = u16::from_ne_bytes([message[6], message[7]]) | libc::NLM_F_APPEND as u16;
+        message[6..8].copy_from_slice(&flags.to_ne_bytes());
+        message
+    }
+}
+
+/// Takes a part of a packet.
+fn load(header: u32, offset: u32, length: usize) -> Vec<u8> {
+    let parts = [
         number(1, REGISTER),
-        number(2, NETWORK_HEADER),
+        number(2, header),
         number(3, offset),
-        number(4, beginning.len() as u32),
+        number(4, length as u32),
     ];
-    [expression("payload", &load), compare(NOT_EQUAL, beginning)].concat()
+    expression("payload", &parts)
+}
+
+fn verdict(kind: u16, verdict: u32) -> Vec<u8> {
+    let code = attribute(2 | NESTED, &number(1, verdict));
+    attribute(kind | NESTED, &code)
 }
 
 fn compare(how: u32, with: &[u8]) -> Vec<u8> {

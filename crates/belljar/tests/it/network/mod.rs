@@ -54,7 +54,7 @@ allowed_hosts = [
     { host = "api.test", ports = [7], protocol = "tcp" },
     { host = "api.test", ports = [8080], methods = ["GET"], paths = ["/v1"] },
     "api.test:5000",
-    "10.9.9.9:80",
+    "10.9.9.9:80", "203.0.114.5:80", "own.test:80",
 ]
 "#;
 
@@ -232,14 +232,17 @@ fn r27_only_allowed_hosts_are_reached_and_others_do_not_exist() {
          attempt('address', lambda: get('203.0.114.10'))\n\
          attempt('address of another', lambda: get('203.0.114.20'))\n\
          attempt('speaks first', lambda: dial('api.test', 7).recv(6))\n\
-         attempt('named address', lambda: get('10.9.9.9'))",
+         attempt('named address', lambda: get('10.9.9.9'))\n\
+         attempt('own address', lambda: get('203.0.114.5'))\n\
+         attempt('name of it', lambda: get('own.test'))",
         );
         let done = done.expect_code(0);
         assert_eq!(
             done.guest_stdout(),
             "allowed 1\nspelling 1\nbelow 1\nsix 1\nnot allowed gaierror\nabove gaierror\nunknown gaierror\n\
          port ConnectionRefusedError\nport of another ConnectionResetError\naddress ConnectionResetError\n\
-         address of another ConnectionResetError\nspeaks first b'hello\\n'\nnamed address 1\n",
+         address of another ConnectionResetError\nspeaks first b'hello\\n'\nnamed address 1\n\
+         own address 1\nname of it ConnectionResetError\n",
             "{done:#?}"
         );
         let addresses: Vec<_> = world
@@ -255,7 +258,8 @@ fn r27_only_allowed_hosts_are_reached_and_others_do_not_exist() {
                 "203.0.114.30",
                 "2a00:1450::10",
                 "203.0.114.10",
-                "10.9.9.9"
+                "10.9.9.9",
+                "203.0.114.5"
             ]
         );
         let events = events(&done);

@@ -92,7 +92,9 @@ fn methods_and_paths_are_held_in_the_clear() {
         let done = world.run(
         "def ask(method, path): return say('api.test', 8080, f'{method} {path} HTTP/1.1\\r\\nHost: api.test:8080\\r\\nContent-Length: 0\\r\\n\\r\\n')\n\
          for method, path in (('GET', '/v1/a'), ('POST', '/v1/b'), ('GET', '/v2'), ('GET', '/v1/../c'), ('GET', '/v1/%2e%2e/d'), ('GET', '/v1?x=/../')):\n    \
-             attempt(path, lambda: ask(method, path))",
+             attempt(path, lambda: ask(method, path))\n\
+         for name in ('X-Original-URL', 'x-rewrite-url', 'X-HTTP-Method-Override'):\n    \
+             attempt(name, lambda: say('api.test', 8080, f'GET /v1/e HTTP/1.1\\r\\nHost: api.test:8080\\r\\n{name}: /v2\\r\\n\\r\\n'))",
     );
         let done = done.expect_code(0);
         let seen = world.seen();

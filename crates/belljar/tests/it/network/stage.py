@@ -24,6 +24,8 @@ ZONE = {
     "rebind.test": [["203.0.114.10"], ["127.0.0.1"]],
     "alias.test": "private.test",
     "inside.test": [["10.1.2.3"]],
+    "own.test": [["203.0.114.5"]],
+    "gone.test.corp.test": [["203.0.114.66"]],
     "vault.test": [["203.0.114.40"]],
     "clear.test": [["203.0.114.41"]],
     "stranger.test": [["203.0.114.42"]],
@@ -40,6 +42,11 @@ def prepare():
     control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     up = struct.pack("16sH14x", b"lo", 1 | 64)
     fcntl.ioctl(control, 0x8914, up)
+    # One address is this machine's own.
+    address = struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton("203.0.114.5"))
+    fcntl.ioctl(control, 0x8916, address)
+    mask = struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton("255.255.255.255"))
+    fcntl.ioctl(control, 0x891C, mask)
     # local default dev lo
     link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -48,7 +55,7 @@ def prepare():
         assert struct.unpack_from("i", link.recv(512), 16)[0] == 0
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.mount(b"none", b"/", None, 0x4000 | 0x40000, None) == 0
-    for place, text in (("/etc/resolv.conf", "nameserver 127.0.0.1\n"), ("/etc/hosts", "127.0.0.1 localhost\n"),
+    for place, text in (("/etc/resolv.conf", "nameserver 127.0.0.1\nsearch corp.test\n"), ("/etc/hosts", "127.0.0.1 localhost\n"),
                         ("/etc/nsswitch.conf", "hosts: files dns\n")):
         with tempfile.NamedTemporaryFile("w", delete=False) as file:
             file.write(text)
@@ -203,6 +210,9 @@ for port in (80, 8080, 5000):
     serve(port, http)
 serve(443, http, tls())
 serve(7, echo)
-code = subprocess.run(command).returncode
+# As many programs start: with fewer descriptors than they could have.
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+code = subprocess.run(command, preexec_fn=few).returncode
 note(peak=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 sys.exit(code)

@@ -24,7 +24,7 @@ fn the_whole_world_is_reached_and_nothing_private() {
              attempt('nobody listens', lambda: dial('api.test', 4321).recv(1))\n\
              attempt('named', lambda: get('inside.test'))\n\
              for name in ('private.test', 'meta.test', 'meta6.test', 'loop.test', 'nat64.test', 'mixed.test', 'alias.test', '10.1.2.3',\n    \
-                          '169.254.169.254', '192.168.0.1', '100.64.0.1', 'fd00:ec2::254', '64:ff9b::7f00:1', '198.18.0.1', '198.18.1.200'):\n    \
+                          '169.254.169.254', '192.168.0.1', '100.64.0.1', 'fd00:ec2::254', '64:ff9b::7f00:1', '198.18.0.1', '198.18.1.200', '203.0.114.5', 'own.test'):\n    \
                  attempt('private', lambda: get(name))\n\
              attempt('unknown', lambda: dial('gone.test', 80))\n\
              attempt('door', lambda: dial('127.0.0.1', 65535).recv(1))\n\
@@ -44,8 +44,11 @@ fn the_whole_world_is_reached_and_nothing_private() {
             "{done:#?}"
         );
         let private: Vec<_> = said.lines().filter(|line| line.starts_with("private")).collect();
-        assert_eq!(private.len(), 15, "{said}");
-        assert!(private.iter().all(|line| line.ends_with("Error")), "{said}");
+        assert_eq!(private.len(), 17, "{said}");
+        assert!(
+            private.iter().all(|line| line.to_lowercase().ends_with("error")),
+            "{said}"
+        );
         assert!(
             after.ends_with(
                 "unknown gaierror\ndoor ConnectionResetError\nown server b'own'\ndatagram ConnectionRefusedError\n"
@@ -65,13 +68,19 @@ fn the_whole_world_is_reached_and_nothing_private() {
             ],
             "{done:#?}"
         );
+        // Nobody learns what addresses an inner network has.
+        let all = done.json()["outcome"]["network"]["events"].to_string();
+        assert!(!all.contains("has the address"), "{all}");
         let events = events(&done);
         for expected in [
             "connection allowed other.test 203.0.114.20 5000",
             "connection allowed - 203.0.114.77 7",
             "connection allowed api.test - 4321",
-            "connection refused private.test - 80",
+            "lookup refused private.test - null",
             "connection refused - 169.254.169.254 80",
+            // What is public and yet this machine's own.
+            "connection refused - 203.0.114.5 80",
+            "lookup refused own.test - null",
         ] {
             assert!(
                 events.iter().any(|event| event == expected),
