@@ -1,6 +1,7 @@
 //! R27, P42 to P48: hosts by name. The servers, their names and the network that they are in are the test's own.
 
 mod limits;
+mod packages;
 mod requests;
 mod secrets;
 mod whole;

@@ -4,7 +4,7 @@
 
 Runs COMMAND in it, and writes to SEEN, as JSON lines, what reached the servers.
 """
-import ctypes, fcntl, json, os, resource, socket, ssl, struct, subprocess, sys, tempfile, threading
+import ctypes, fcntl, hashlib, io, json, os, resource, socket, ssl, struct, subprocess, sys, tarfile, tempfile, threading, zipfile
 
 seen_path, command = sys.argv[1], sys.argv[sys.argv.index("--") + 1:]
 seen, lock = open(seen_path, "a"), threading.Lock()
@@ -25,6 +25,7 @@ ZONE = {
     "alias.test": "private.test",
     "inside.test": [["10.1.2.3"]],
     "own.test": [["203.0.114.5"]],
+    "index.test": [["203.0.114.50"]],
     "gone.test.corp.test": [["203.0.114.66"]],
     "vault.test": [["203.0.114.40"]],
     "clear.test": [["203.0.114.41"]],
@@ -129,6 +130,39 @@ def serve(port, handle, context=None):
     threading.Thread(target=accept, daemon=True).start()
 
 
+def packages():
+    """What an index of packages answers: one for pip and one for npm."""
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        info = "tiny_thing-1.0.dist-info/"
+        archive.writestr("tiny_thing.py", "WORD = 'from the index'\n")
+        archive.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n")
+        archive.writestr(info + "WHEEL", "Wheel-Version: 1.0\nGenerator: stage\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(info + "RECORD", f"tiny_thing.py,,\n{info}METADATA,,\n{info}WHEEL,,\n{info}RECORD,,\n")
+    tarball = io.BytesIO()
+    with tarfile.open(fileobj=tarball, mode="w:gz") as archive:
+        for path, text in (("package/package.json", '{"name": "tiny-thing", "version": "1.0.0", "main": "index.js"}'),
+                           ("package/index.js", "module.exports = 'from the index';\n")):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    wheel, tarball = wheel.getvalue(), tarball.getvalue()
+    name = "tiny_thing-1.0-py3-none-any.whl"
+    version = {"name": "tiny-thing", "version": "1.0.0", "dist": {
+        "tarball": "http://index.test/tiny-thing.tgz", "shasum": hashlib.sha1(tarball).hexdigest()}}
+    about = {"name": "tiny-thing", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
+    link = f'<a href="/{name}#sha256={hashlib.sha256(wheel).hexdigest()}">{name}</a>'
+    return {
+        b"/simple/tiny-thing/": f"<!DOCTYPE html><html><body>{link}</body></html>".encode(),
+        f"/{name}".encode(): wheel,
+        b"/tiny-thing": json.dumps(about).encode(),
+        b"/tiny-thing.tgz": tarball,
+    }
+
+
+PACKAGES = packages()
+
+
 def http(peer, port, address, name):
     """Answers every request that it can make out with what it saw; stays open."""
     stream = peer.makefile("rb")
@@ -156,6 +190,10 @@ def http(peer, port, address, name):
             while data := peer.recv(4096):
                 peer.sendall(data)
             return
+        elif target in PACKAGES:
+            text = PACKAGES[target]
+            kind = b"text/html" if text.startswith(b"<") else b"application/json" if text.startswith(b"{") else b"application/octet-stream"
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (kind, len(text), text))
         elif target == b"/echo":
             text = json.dumps(headers).encode()
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
