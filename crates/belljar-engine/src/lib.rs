@@ -14,6 +14,7 @@ mod judge;
 mod live;
 pub mod session;
 pub mod tools;
+mod weaken;
 pub mod workspace;
 
 pub use cases::{Case, CaseEnd, CasesExecution};

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, OnceCell, Semaphore};
 
 use super::own::Own;
 use super::pump::Room;
+use crate::weaken;
 
 /// For how long what was looked up is used. It is what was checked, so nobody can change it meanwhile.
 const FRESH: Duration = Duration::from_secs(5);
@@ -134,7 +135,9 @@ impl Dialler {
         let own = Own::look();
         let fits = |rule: &&Rule| {
             addresses.iter().all(|address| {
-                rule.names_address(*address) || (rule.permits_address(*address) && !own.has(*address))
+                weaken::is_off("addresses")
+                    || rule.names_address(*address)
+                    || (rule.permits_address(*address) && !own.has(*address))
             })
         };
         rules.iter().copied().filter(fits).collect()

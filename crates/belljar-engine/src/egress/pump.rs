@@ -8,6 +8,8 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
+use crate::weaken;
+
 /// As much as is read at once. A connection has two of these while bytes go to and fro, and nothing else of them is kept.
 const PIECE: usize = 64 << 10;
 
@@ -57,6 +59,9 @@ impl Allowance {
 
     /// Takes so many; false where there are not that many left.
     pub(super) fn take(&self, bytes: u64) -> bool {
+        if weaken::is_off("allowance") {
+            return true;
+        }
         let taken = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {

@@ -8,6 +8,7 @@ use tokio::io::AsyncRead;
 use super::hello::{self, Hello};
 use super::http;
 use super::pump::{Stopped, read_some};
+use crate::weaken;
 
 /// How long a guest may take for the first bytes of something that has to be looked at.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -117,6 +118,7 @@ impl Beginning<'_> {
                 (Hello::Nonsense, _) => refused("it begins like TLS and is none"),
                 // Whoever is named by an address may call it what they like.
                 (Hello::Named(_) | Hello::Unnamed, None) => Ok(Some(Kind::Tls)),
+                (Hello::Named(_), _) if weaken::is_off("servername") => Ok(Some(Kind::Tls)),
                 (Hello::Named(said), Some(name)) if HostName::new(&said).is_ok_and(|said| said == *name) => {
                     Ok(Some(Kind::Tls))
                 }

@@ -4,6 +4,8 @@ mod limits;
 mod packages;
 mod requests;
 mod secrets;
+#[cfg(feature = "weaken")]
+mod weakened;
 mod whole;
 
 use std::path::Path;

@@ -139,3 +139,22 @@ fn without_its_value_nothing_runs() {
         assert_eq!(denial["fix"], "set OF_THE_ENGINE where belljar runs");
     }
 }
+
+/// Without looking at what comes back, a host that says everything again gives the secret away.
+#[cfg(feature = "weaken")]
+#[test]
+fn secrets_come_back_where_nobody_looks() {
+    use super::Wall;
+    use crate::harness::{Who, is_root, run_code};
+    if !is_root() {
+        return;
+    }
+    let world = World::behind(Wall::Native);
+    world.dir.file("told.toml", POLICY);
+    let path = world.path("told.toml");
+    let code =
+        "import urllib.request; print(urllib.request.urlopen('https://vault.test/echo').read().decode())";
+    let run = run_code(Who::Root, "python", code, &["--policy", &path]).env("OF_THE_ENGINE", VALUE);
+    let done = world.stage(run.without("lookout")).go().expect_code(0);
+    assert!(done.guest_stdout().contains(VALUE), "{done:#?}");
+}
