@@ -69,7 +69,7 @@ impl LiveSandbox {
     /// Runs one more command or script of the same language in the same place. Files persist.
     pub async fn execute(&mut self, request: &Request, io: ExecuteIo<'_>) -> Result<Execution, EngineError> {
         let plan = self.engine.plan(&self.policy, request)?;
-        if let Some(what) = missing(&self.plan, &plan) {
+        if let Some(what) = missing(&self.plan, &plan, request.hosts.is_some()) {
             return Err(EngineError::MadeWithout { what });
         }
         if self.state == Lifecycle::Ready
@@ -125,7 +125,7 @@ impl LiveSandbox {
 }
 
 /// What `wanted` needs of its surroundings that a sandbox made for `made` does not have.
-pub(crate) fn missing(made: &Plan, wanted: &Plan) -> Option<&'static str> {
+pub(crate) fn missing(made: &Plan, wanted: &Plan, names_hosts: bool) -> Option<&'static str> {
     if wanted.mounts().iter().any(|mount| !made.mounts().contains(mount)) {
         return Some("mount");
     }
@@ -134,6 +134,10 @@ pub(crate) fn missing(made: &Plan, wanted: &Plan) -> Option<&'static str> {
     }
     if wanted.network() != made.network() {
         return Some("network");
+    }
+    // Whoever names no hosts takes those that are there; whoever does wants those and no others.
+    if names_hosts && wanted.egress() != made.egress() {
+        return Some("hosts");
     }
     if wanted.workspace() != made.workspace() {
         return Some("work directory");
@@ -276,5 +280,35 @@ pub(crate) fn compile_output(end: StageEnd) -> CompileOutput {
         stdout: end.stdout,
         stderr: end.stderr,
         usage: end.usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belljar_core::{Language, NetworkPolicy, guard};
+
+    use super::*;
+
+    /// A kept sandbox has its doors already: a request that names other hosts, or fewer, is not held to them.
+    #[test]
+    fn hosts_are_those_that_a_sandbox_was_made_with() {
+        let mut capabilities = crate::fake::capabilities(&[Language::Python]);
+        capabilities.networks.insert(NetworkPolicy::Restricted);
+        let mut policy = Policy::builtin("standard").unwrap();
+        (policy.network, policy.allow_network) = (NetworkPolicy::Restricted, true);
+        policy.allowed_hosts = vec!["a.example.com".parse().unwrap(), "b.example.com".parse().unwrap()];
+        let plan = |hosts: Option<&[&str]>| {
+            let mut request = Request::code(Language::Python, &b"1"[..]);
+            request.hosts = hosts.map(|hosts| hosts.iter().map(|host| host.parse().unwrap()).collect());
+            guard::check(&policy, &capabilities, &request).unwrap()
+        };
+        let (both, one) = (plan(None), plan(Some(&["a.example.com"])));
+        assert_eq!(missing(&both, &one, true), Some("hosts"));
+        assert_eq!(
+            missing(&one, &plan(Some(&["b.example.com"])), true),
+            Some("hosts")
+        );
+        assert_eq!(missing(&one, &one, true), None);
+        assert_eq!(missing(&one, &both, false), None);
     }
 }

@@ -43,6 +43,9 @@ pub struct Event {
     /// Seconds since the epoch.
     pub started_at: f64,
     pub duration: Seconds,
+    /// Whether it was still open when this was told. It is told of again when it ends, if somebody is told of that.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub open: bool,
     /// Why it was refused, and what would let it through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
@@ -75,6 +78,11 @@ pub struct Log {
     /// How much text it holds: a guest chose some of it.
     #[serde(skip)]
     size: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use belljar_core::egress::{Event, Host, HostName, Met, Protocol, Rule, cut, refusal};
@@ -39,13 +39,18 @@ impl Whom {
 }
 
 /// What is known of a connection while it lasts.
+#[derive(Debug)]
 pub(super) struct Course {
     whom: Whom,
     pub port: u16,
-    address: Option<IpAddr>,
-    rule: Option<String>,
+    address: OnceLock<IpAddr>,
+    rule: OnceLock<String>,
     pub sent: AtomicU64,
     pub received: AtomicU64,
+    started_at: f64,
+    began: Instant,
+    /// Whether somebody was told of it while it was open.
+    told: AtomicBool,
 }
 
 /// How it ended.
@@ -62,16 +67,19 @@ pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream, asked: io::Res
         return;
     };
     let (address, port) = (asked.ip().to_canonical(), asked.port());
-    let (started_at, began) = (now(), Instant::now());
     let name = shared.names().name(address).cloned();
-    let mut course = Course {
+    let course = Arc::new(Course {
         whom: name.map_or(Whom::Address(address), Whom::Name),
         port,
-        address: None,
-        rule: None,
+        address: OnceLock::new(),
+        rule: OnceLock::new(),
         sent: AtomicU64::new(0),
         received: AtomicU64::new(0),
-    };
+        started_at: now(),
+        began: Instant::now(),
+        told: AtomicBool::new(false),
+    });
+    shared.courses().push(Arc::clone(&course));
     shared.open.send_modify(|count| *count += 1);
     let end = match shared.take_place() {
         Ok(place) => {
@@ -96,32 +104,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream, asked: io::Res
             }
         }
     };
-    let (denial, error) = match end {
-        End::Fine => (None, None),
-        End::Refused(denial) => (Some(denial), None),
-        End::Failed(error) => (None, Some(error)),
-    };
-    shared.log().push(Event {
-        kind: Met::Connection,
-        allowed: denial.is_none(),
-        name: match &course.whom {
-            Whom::Name(name) => Some(name.to_string()),
-            Whom::Address(_) => None,
-        },
-        address: match (&course.whom, course.address) {
-            (_, Some(address)) => Some(address),
-            (Whom::Address(address), None) => Some(*address),
-            _ => None,
-        },
-        port: Some(port),
-        rule: course.rule,
-        bytes_in: course.received.into_inner(),
-        bytes_out: course.sent.into_inner(),
-        started_at,
-        duration: began.elapsed().into(),
-        denial,
-        error,
-    });
+    shared.courses().retain(|other| !Arc::ptr_eq(other, &course));
+    shared.log().push(course.event(Some(end)));
     shared.open.send_modify(|count| *count -= 1);
 }
 
@@ -145,7 +129,44 @@ fn limit(field: &str, whom: &Whom, message: String) -> Denial {
 }
 
 impl Course {
-    async fn run(&mut self, shared: &Arc<Shared>, guest: TcpStream) -> End {
+    /// What is told of it once it has ended, or as long as it has not.
+    fn event(&self, end: Option<End>) -> Event {
+        let open = end.is_none();
+        let (denial, error) = match end {
+            None | Some(End::Fine) => (None, None),
+            Some(End::Refused(denial)) => (Some(denial), None),
+            Some(End::Failed(error)) => (None, Some(error)),
+        };
+        Event {
+            kind: Met::Connection,
+            allowed: denial.is_none(),
+            name: match &self.whom {
+                Whom::Name(name) => Some(name.to_string()),
+                Whom::Address(_) => None,
+            },
+            address: match (&self.whom, self.address.get()) {
+                (_, Some(address)) | (Whom::Address(address), None) => Some(*address),
+                (Whom::Name(_), None) => None,
+            },
+            port: Some(self.port),
+            rule: self.rule.get().cloned(),
+            bytes_in: self.received.load(Ordering::Relaxed),
+            bytes_out: self.sent.load(Ordering::Relaxed),
+            started_at: self.started_at,
+            duration: self.began.elapsed().into(),
+            open,
+            denial,
+            error,
+        }
+    }
+
+    /// The same while it is open, the first time that somebody is told.
+    pub(super) fn first_told(&self) -> Option<Event> {
+        let is_news = !self.told.swap(true, Ordering::Relaxed);
+        is_news.then(|| self.event(None))
+    }
+
+    async fn run(&self, shared: &Arc<Shared>, guest: TcpStream) -> End {
         let egress = &shared.egress;
         let rules: Vec<&Rule> = match &self.whom {
             Whom::Name(name) => egress.rules_of(name, self.port).collect(),
@@ -164,7 +185,7 @@ impl Course {
             && let Some((told, authority)) = shared.secrets.of(name)
         {
             let host = Confidant {
-                name: &name.clone(),
+                name,
                 rules: &rules,
                 told,
                 authority,
@@ -184,7 +205,7 @@ impl Course {
 
     /// Connects to whom it is for, on that port, for those of the rules that permit it.
     pub(super) async fn dial<'a>(
-        &mut self,
+        &self,
         shared: &Shared,
         rules: &[&'a Rule],
         port: u16,
@@ -208,8 +229,10 @@ impl Course {
             NotDialled::Failed(error) => End::Failed(error.to_string()),
         })?;
         let gone = |_| End::Failed("it was gone again at once".to_owned());
-        self.address = Some(dialled.stream.peer_addr().map_err(gone)?.ip());
-        self.rule = dialled.rules.first().map(ToString::to_string);
+        let _ = self.address.set(dialled.stream.peer_addr().map_err(gone)?.ip());
+        if let Some(rule) = dialled.rules.first() {
+            let _ = self.rule.set(rule.to_string());
+        }
         Ok(dialled)
     }
 

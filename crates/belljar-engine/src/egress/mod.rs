@@ -37,6 +37,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::weaken;
+use connection::Course;
 use dial::Dialler;
 use names::Names;
 use pump::{Allowance, Room, Way};
@@ -66,6 +67,8 @@ struct Shared {
     secrets: Secrets,
     names: Mutex<Names>,
     log: Mutex<Log>,
+    /// Connections that are open.
+    courses: Mutex<Vec<Arc<Course>>>,
     dialler: Dialler,
     places: Semaphore,
     /// How many of those there are.
@@ -90,6 +93,10 @@ impl Shared {
 
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn courses(&self) -> MutexGuard<'_, Vec<Arc<Course>>> {
+        self.courses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for one more connection, of this sandbox's and of all.
@@ -122,6 +129,7 @@ impl Wall {
             secrets,
             names: Mutex::default(),
             log: Mutex::default(),
+            courses: Mutex::default(),
             dialler: Dialler::default(),
             places: Semaphore::new(most),
             most,
@@ -192,9 +200,15 @@ impl Wall {
         }
     }
 
-    /// What happened since this was asked last.
+    /// What happened since this was asked last; with connections that were opened since, and are open.
     pub(crate) fn take_log(&self) -> Log {
-        std::mem::take(&mut *self.shared.log())
+        let mut log = std::mem::take(&mut *self.shared.log());
+        for course in self.shared.courses().iter() {
+            if let Some(event) = course.first_told() {
+                log.push(event);
+            }
+        }
+        log
     }
 }
 

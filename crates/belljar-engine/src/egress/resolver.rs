@@ -103,6 +103,7 @@ async fn answer(shared: &Shared, question: &Question) -> Answer {
         bytes_out: 0,
         started_at,
         duration: Duration::ZERO.into(),
+        open: false,
         denial: None,
         error: None,
     };

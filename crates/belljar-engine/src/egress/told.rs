@@ -43,7 +43,7 @@ pub(super) struct Confidant<'a> {
 
 impl Confidant<'_> {
     /// Serves a guest's connection to it, to its end.
-    pub(super) async fn serve(&self, course: &mut Course, shared: &Arc<Shared>, mut guest: TcpStream) -> End {
+    pub(super) async fn serve(&self, course: &Course, shared: &Arc<Shared>, mut guest: TcpStream) -> End {
         // To end it as one that nobody took, whatever has become of it by then.
         let handle = guest.as_fd().try_clone_to_owned();
         let _ = guest.set_nodelay(true);
@@ -71,13 +71,7 @@ impl Confidant<'_> {
     }
 
     /// TLS that is none of the engine's business: nothing can be said in it.
-    async fn pass_by(
-        &self,
-        course: &mut Course,
-        shared: &Arc<Shared>,
-        guest: TcpStream,
-        came: Vec<u8>,
-    ) -> End {
+    async fn pass_by(&self, course: &Course, shared: &Arc<Shared>, guest: TcpStream, came: Vec<u8>) -> End {
         let server = match course.dial(shared, self.rules, course.port).await {
             Ok(dialled) => dialled.stream,
             Err(end) => return end,
@@ -99,7 +93,7 @@ impl Confidant<'_> {
 
     async fn tell(
         &self,
-        course: &mut Course,
+        course: &Course,
         shared: &Arc<Shared>,
         kind: Kind,
         guest: TcpStream,
@@ -157,7 +151,6 @@ impl Confidant<'_> {
             "TRACE" => Err("TRACE has everything sent back, and that host is told a secret".to_owned()),
             _ => course.permit(&rules, speaks, head),
         };
-        let course: &Course = course;
         let up = self.requests(course, shared, (reads, to), came, permit, &upgrade);
         let down = self.answers(course, shared, (from, writes), &upgrade);
         // Once the host has ended there is nothing more to say; once the guest has, there is more to hear.

@@ -28,7 +28,7 @@ impl Keeper {
         }
         self.check_limits(&cell)?;
         let plan = self.engine.plan(&self.policy, &self.wish(&cell)?)?;
-        if let Some(what) = missing(&self.plan, &plan) {
+        if let Some(what) = missing(&self.plan, &plan, false) {
             return Err(EngineError::MadeWithout { what }.into());
         }
         self.prepare().await?;

@@ -1,0 +1,54 @@
+//! Connections that outlive the execution that opened them.
+
+use std::io::{Read, Write};
+
+use belljar::Session;
+
+use super::{good, with};
+use crate::again::{alone, test_name};
+
+#[test]
+fn a_connection_is_told_of_when_it_is_opened_and_when_it_ends() {
+    alone(test_name!(), told_twice);
+}
+
+fn told_twice() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for mut stream in server.incoming().flatten() {
+            let _ = stream.write_all(b"hello");
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    let host = format!("127.0.0.1:{port}").parse().expect("a rule");
+    with(Session::builder().allow_host(host), async |session| {
+        let open = format!("import socket; s = socket.create_connection(('127.0.0.1', {port})); s.recv(5)");
+        let first = good(session.execute(&open).await).outcome.network.events;
+        assert_eq!(first.len(), 1, "{first:?}");
+        assert!(
+            first[0].open && first[0].allowed && first[0].port == Some(port),
+            "{first:?}"
+        );
+        assert_eq!(first[0].bytes_in, 5);
+        // It is told of once while it is open.
+        let idle = good(session.execute("1").await).outcome.network.events;
+        assert!(idle.is_empty(), "{idle:?}");
+        good(session.execute("s.sendall(b'bye'); s.close()").await);
+        for _ in 0..100 {
+            let events = good(session.execute("import time; time.sleep(0.05)").await)
+                .outcome
+                .network
+                .events;
+            if let Some(last) = events.first() {
+                assert!(
+                    !last.open
+                        && last.bytes_out == 3
+                        && last.started_at.to_bits() == first[0].started_at.to_bits()
+                );
+                return;
+            }
+        }
+        panic!("nobody was told of its end");
+    });
+}
