@@ -11,6 +11,7 @@ use belljar_core::egress::{HostName, Rule, is_public};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::NetError;
+use rustix::net::sockopt::set_tcp_congestion;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 
@@ -201,5 +202,9 @@ async fn connect_to(address: IpAddr, port: u16, room: Room) -> io::Result<TcpStr
         IpAddr::V6(_) => TcpSocket::new_v6(),
     }?;
     room.bound(&socket)?;
+    if !is_public(address) {
+        // As near as it is, whatever this machine does about the world is in the way. This one is in every kernel.
+        let _ = set_tcp_congestion(&socket, "reno");
+    }
     socket.connect(SocketAddr::new(address, port)).await
 }

@@ -12,6 +12,7 @@ mod hello;
 mod http;
 mod names;
 mod own;
+mod pipe;
 mod pump;
 mod resolver;
 mod secrets;

@@ -8,15 +8,16 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::pipe::Pipe;
 use crate::weaken;
 
 /// As much as is read at once. A connection has two of these while bytes go to and fro, and nothing else of them is kept.
 const PIECE: usize = 64 << 10;
 
-/// How much the kernel holds for one end of a connection, in each direction. It is nobody's of whom there is a limit.
+/// How much the kernel holds for one end of a connection. It is nobody's of whom there is a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// What the kernel finds right: more for one that is far away.
+    /// What the kernel finds right.
     Plenty,
     /// As little as will do: there are many already.
     Little,
@@ -24,8 +25,8 @@ pub(super) enum Room {
 
 /// So much where there is little room; the kernel takes it twice.
 const LITTLE: usize = 32 << 10;
-
 impl Room {
+    /// Bounds what a socket holds.
     pub(super) fn bound(self, socket: impl AsFd) -> io::Result<()> {
         if self == Self::Plenty {
             return Ok(());
@@ -115,9 +116,25 @@ pub(super) async fn pass(
     count: &AtomicU64,
 ) -> Result<(), Stopped> {
     let mut piece = Vec::new();
+    let mut pipe: Option<Pipe> = None;
     loop {
         // Nothing is kept for a connection on which nothing happens.
         from.readable().await?;
+        if let Some(pipe) = &pipe {
+            match pipe.fill(from.as_ref()) {
+                Ok(0) => {
+                    let _ = to.shutdown().await;
+                    return Ok(());
+                }
+                Ok(size) => {
+                    take(allowance, size, count)?;
+                    pipe.empty(to.as_ref(), size).await?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+            continue;
+        }
         if piece.is_empty() {
             piece = vec![0; PIECE];
         }
@@ -126,7 +143,13 @@ pub(super) async fn pass(
                 let _ = to.shutdown().await;
                 return Ok(());
             }
-            Ok(size) => send(to, &piece[..size], allowance, count).await?,
+            Ok(size) => {
+                send(to, &piece[..size], allowance, count).await?;
+                // Where there is much, more is to come.
+                if size == piece.len() {
+                    pipe = Pipe::new();
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => piece = Vec::new(),
             Err(error) => return Err(error.into()),
         }

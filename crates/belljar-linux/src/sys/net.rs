@@ -45,6 +45,9 @@ pub(crate) fn is_without(error: &io::Error) -> bool {
     )
 }
 
+/// `RTAX_CC_ALGO`.
+const CONGESTION_OF_A_ROUTE: u16 = 16;
+
 /// Index of `lo`, which is the first in every namespace.
 const LOOPBACK: u32 = 1;
 
@@ -53,9 +56,14 @@ fn local_default(family: u8) -> Vec<u8> {
     const HEAD: usize = 16;
     const ROUTE: usize = 12;
     const ATTRIBUTE: usize = 8;
+    // Nothing is lost there and nobody has to be waited for: whatever this machine does about the world is in the way. This one is
+    // in every kernel.
+    const CONGESTION: &[u8; 8] = b"reno\0\0\0\0";
+    const METRICS: usize = 4 + 4 + CONGESTION.len();
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16;
-    let mut message = Vec::with_capacity(HEAD + ROUTE + ATTRIBUTE);
-    message.extend(((HEAD + ROUTE + ATTRIBUTE) as u32).to_ne_bytes());
+    let length = HEAD + ROUTE + ATTRIBUTE + METRICS;
+    let mut message = Vec::with_capacity(length);
+    message.extend((length as u32).to_ne_bytes());
     message.extend(libc::RTM_NEWROUTE.to_ne_bytes());
     message.extend(flags.to_ne_bytes());
     // Number and sender.
@@ -68,6 +76,11 @@ fn local_default(family: u8) -> Vec<u8> {
     message.extend((ATTRIBUTE as u16).to_ne_bytes());
     message.extend(libc::RTA_OIF.to_ne_bytes());
     message.extend(LOOPBACK.to_ne_bytes());
+    message.extend((METRICS as u16).to_ne_bytes());
+    message.extend(libc::RTA_METRICS.to_ne_bytes());
+    message.extend(((4 + CONGESTION.len()) as u16).to_ne_bytes());
+    message.extend(CONGESTION_OF_A_ROUTE.to_ne_bytes());
+    message.extend(CONGESTION);
     message
 }
 

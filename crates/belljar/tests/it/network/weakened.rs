@@ -75,7 +75,10 @@ fn what_a_check_holds_gets_through_without_it() {
         ),
         (
             "places",
-            "held = [dial('api.test', 7) for _ in range(3)]\nattempt('served', lambda: [one.recv(6) for one in held].count(b'hello\\n'))",
+            "def served():\n    \
+                 held = [dial('api.test', 7) for _ in range(3)]\n    \
+                 return [one.recv(6) for one in held].count(b'hello\\n')\n\
+             attempt('served', served)",
             "served 3",
         ),
         (
