@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use belljar_core::egress::RESOLV_CONF;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use tar::EntryType;
@@ -78,7 +79,14 @@ fn unpack_tar(archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), E
     if unpacking.entries == 0 {
         return Err(not_a_root("the archive is empty, or no tar"));
     }
-    Ok(())
+    let written = unpacking.write(b"etc/resolv.conf", RESOLV_CONF.as_bytes());
+    written.map_err(|error| not_a_root(format!("`etc/resolv.conf`: {error}")))
+}
+
+fn create(parent: &OwnedFd, name: &[u8], executable: bool) -> io::Result<File> {
+    let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(parent, name, flags, mode)?))
 }
 
 /// What an archive has said about its next entry.
@@ -231,12 +239,7 @@ impl Unpacking<'_> {
             // A guest could not read it in a container either, and here everything becomes readable: passwords, keys.
             return Ok(());
         }
-        let (parent, name) = self.above(path)?;
-        // Whatever stood there is replaced, never written through.
-        match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let (parent, name) = self.cleared(path)?;
         match kind {
             EntryType::Symlink => Ok(rustix::fs::symlinkat(target, &parent, name)?),
             EntryType::Link => {
@@ -246,12 +249,24 @@ impl Unpacking<'_> {
             }
             _ => {
                 let executable = entry.header().mode().unwrap_or(0) & 0o111 != 0;
-                let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
-                let flags =
-                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let mut file = File::from(rustix::fs::openat(&parent, name, flags, mode)?);
+                let mut file = create(&parent, name, executable)?;
                 self.copy(entry, &mut file)
             }
+        }
+    }
+
+    /// Puts a file of our own there.
+    fn write(&mut self, path: &[u8], content: &[u8]) -> io::Result<()> {
+        let (parent, name) = self.cleared(path)?;
+        create(&parent, name, false)?.write_all(content)
+    }
+
+    /// Where something is to stand. Whatever stood there is replaced, never written through.
+    fn cleared<'p>(&mut self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
+        let (parent, name) = self.above(path)?;
+        match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok((parent, name)),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -103,8 +103,9 @@ fn chosen() -> impl Iterator<Item = &'static Check> {
 
 /// Checks that are about what a program sees and starts.
 fn of_the_root() -> impl Iterator<Item = &'static Check> {
-    const WORDS: [&str; 7] = [
+    const WORDS: [&str; 8] = [
         "exit code",
+        "hosts",
         "script",
         "JavaScript",
         "files",

@@ -22,6 +22,8 @@ pub(crate) enum Promise {
     Disk,
     /// Host directories can be shown inside.
     Mounts,
+    /// Hosts can be named.
+    Hosts,
 }
 
 /// One provider, ready to be used.
@@ -42,6 +44,7 @@ const ALL: &[Promise] = &[
     Promise::Counts,
     Promise::Disk,
     Promise::Mounts,
+    Promise::Hosts,
 ];
 
 const WITHOUT_MOUNTS: &[Promise] = &[Promise::Always, Promise::Wall, Promise::Bounds, Promise::Disk];
@@ -93,7 +96,7 @@ impl Subject {
             provider: ProviderName::Docker,
             image: Some(super::engines::IMAGE.to_owned()),
             environment: None,
-            // What is mounted is looked at from inside, and such a kernel has names of its own for files.
+            // What is mounted is looked at from inside, and such a kernel has names of its own for files and networks.
             promised: if runtime.is_some() { WITHOUT_MOUNTS } else { ALL },
         }
     }
@@ -107,6 +110,7 @@ impl Subject {
                 Promise::Bounds,
                 Promise::Disk,
                 Promise::Mounts,
+                Promise::Hosts,
             ],
             ..self
         }

@@ -22,7 +22,7 @@ use belljar_core::language::RUNNER_DIR;
 use belljar_core::outcome::{CollectedFile, FileState};
 use belljar_core::plan::WORK_DIR;
 use belljar_core::provider::{
-    BoxFuture, Ended, Heard, Interpreting, OutputSink, StageEnd, StageIo, StageStdin, WorkFiles,
+    BoxFuture, Doors, Ended, Heard, Interpreting, OutputSink, StageEnd, StageIo, StageStdin, WorkFiles,
 };
 use belljar_core::request::{Content, FileIn};
 use belljar_core::{Capabilities, IsolationLevel, ProviderError, Sandbox, Stage, Support};
@@ -49,6 +49,7 @@ fn what_holds_nothing_fails_every_check_that_is_about_holding() {
             Promise::Counts,
             Promise::Disk,
             Promise::Mounts,
+            Promise::Hosts,
         ],
     };
     let mut kept = Vec::new();
@@ -127,7 +128,7 @@ impl Provider for Weak {
                 .map(|control| (*control, there.clone()))
                 .collect(),
             essential: [].into(),
-            networks: [NetworkPolicy::None, NetworkPolicy::Local].into(),
+            networks: NetworkPolicy::ALL.iter().copied().collect(),
             languages: languages
                 .iter()
                 .filter_map(|language| {
@@ -319,6 +320,11 @@ impl Sandbox for WeakSandbox {
     }
 
     /// It has nothing, and it ran all the same.
+    /// Doors that nobody has to pass.
+    fn take_doors(&mut self) -> Option<Doors> {
+        Some(Doors::default())
+    }
+
     fn receipt(&self) -> Receipt {
         Receipt {
             provider: "native".to_owned(),

@@ -81,6 +81,7 @@ checks! {
     "what was used is told" => Always, Tells, limits::usage;
     "network none reaches nothing" => Wall, Holds, network::none;
     "network local is a loopback of its own" => Wall, Holds, network::local;
+    "named hosts are reached and no others" => Hosts, Holds, network::hosts;
     "a session keeps its state" => Always, Tells, sessions::state;
     "exceptions are typed" => Always, Tells, sessions::exceptions;
     "host tools are called, also many at once" => Always, Tells, sessions::tools;
