@@ -378,13 +378,19 @@ def test_the_network_is_blocked(client: belljar.Client, listener: int) -> None:
     assert execute_code("1").receipt.network == "none"
 
 
-def test_a_network_that_is_not_there_is_refused(client: belljar.Client) -> None:
-    """R27: where hosts cannot be told apart, none is reached."""
+def test_the_whole_network_is_the_world_alone(client: belljar.Client, listener: int) -> None:
+    """R27: a policy has to permit it, and private addresses are not in it."""
     client.call("PUT", "/v1/policies/open", {"extends": "standard", "network_policy": "full", "allow_network": True})
-    for policy in (None, "open"):
-        with pytest.raises(belljar.Denied) as refused:
-            execute_code("1", config=CodeExecutionConfig(network=NetworkPolicy.FULL, policy=policy))
-        assert refused.value.code in ("network_unavailable", "network_not_allowed")
+    with pytest.raises(belljar.Denied) as refused:
+        execute_code("1", config=CodeExecutionConfig(network=NetworkPolicy.FULL, policy="standard"))
+    assert refused.value.code == "network_not_allowed"
+    config = CodeExecutionConfig(network=NetworkPolicy.FULL, policy="open")
+    code = f"import socket; socket.create_connection(('127.0.0.1', {listener}), 5)"
+    result = execute_code(code, config=config)
+    assert result.exit_code == 1 and "ConnectionRefusedError" in result.stderr
+    result = execute_code("import socket; socket.create_connection(('169.254.169.254', 80), 5).recv(1)", config=config)
+    assert result.exit_code == 1 and "ConnectionResetError" in result.stderr
+    assert result.receipt.network == "full"
 
 
 @pytest.fixture
