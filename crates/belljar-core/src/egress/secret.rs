@@ -188,17 +188,22 @@ impl Secret {
         format!("belljar-keeps-{}", self.name)
     }
 
-    /// Variables that guests have because of these.
-    pub fn variables(secrets: &[Self]) -> BTreeMap<String, String> {
-        let placeholders = secrets
-            .iter()
-            .map(|secret| (secret.name.clone(), secret.placeholder()));
+    /// Variables that guests have in their place, whatever they ask for.
+    pub fn placeholders(secrets: &[Self]) -> BTreeMap<String, String> {
+        let placeholders = secrets.iter();
+        placeholders
+            .map(|secret| (secret.name.clone(), secret.placeholder()))
+            .collect()
+    }
+
+    /// Variables that say whom to trust, unless they ask for others.
+    pub fn trust_variables(secrets: &[Self]) -> BTreeMap<String, String> {
         let trusts = secrets.iter().any(|secret| secret.terminate_tls);
         let trust = TRUST_VARIABLES
             .iter()
             .filter(|_| trusts)
             .map(|name| ((*name).to_owned(), TRUST_FILE.to_owned()));
-        placeholders.chain(trust).collect()
+        trust.collect()
     }
 }
 
@@ -296,13 +301,14 @@ mod tests {
     #[test]
     fn guests_have_placeholders_and_no_more_trust_than_they_need() {
         let mut secret = Secret::try_from(fields()).unwrap();
-        let variables = Secret::variables(std::slice::from_ref(&secret));
+        let placeholders = Secret::placeholders(std::slice::from_ref(&secret));
         assert_eq!(
-            variables,
+            placeholders,
             [("TOKEN".to_owned(), "belljar-keeps-TOKEN".to_owned())].into()
         );
+        assert!(Secret::trust_variables(std::slice::from_ref(&secret)).is_empty());
         secret.terminate_tls = true;
-        assert_eq!(Secret::variables(&[secret])["SSL_CERT_FILE"], TRUST_FILE);
+        assert_eq!(Secret::trust_variables(&[secret])["SSL_CERT_FILE"], TRUST_FILE);
         assert!(TRUST_FILE.starts_with(crate::language::RUNNER_DIR));
     }
 }

@@ -67,15 +67,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     }
     check_approval(policy, request)?;
     let told = egress.as_ref().map_or(&[][..], |egress| &egress.secrets);
-    let variables = egress::Secret::variables(told);
-    let (stages, files) = stages::build(
-        policy,
-        request,
-        toolchain.as_deref(),
-        environment,
-        &variables,
-        &limits,
-    );
+    let (stages, files) = stages::build(policy, request, toolchain.as_deref(), environment, told, &limits);
     let shows = stages::shows(toolchain.as_deref(), environment);
     Ok(Plan {
         policy_id: policy.policy_id.clone(),
@@ -500,6 +492,18 @@ fn check_hosts(
             rule.to_string(),
             format!("the request names hosts, and its network is `{network}`"),
             "ask for network restricted",
+        ));
+    }
+    if let (IsolationLevel::None, Some(secret)) = (capabilities.isolation, policy.secrets.first()) {
+        return Err(Denial::new(
+            DenialCode::SecretUnavailable,
+            "secrets",
+            &secret.name,
+            format!(
+                "the secret `{}` cannot be kept where there is no wall",
+                secret.name
+            ),
+            "pick another provider, or take the secrets out of the policy",
         ));
     }
     // Without a wall `full` is the host's own network, and nobody stands between.

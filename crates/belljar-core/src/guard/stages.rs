@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::warm::warm;
 use crate::capabilities::{Capabilities, Toolchain};
 use crate::denial::{Denial, DenialCode};
+use crate::egress::Secret;
 use crate::environment::{Environment, Root};
 use crate::language::Language;
 use crate::limits::{LimitOverrides, Limits};
@@ -125,7 +126,7 @@ pub(super) fn build(
     request: &Request,
     toolchain: Option<&Toolchain>,
     environment: Option<&Environment>,
-    variables: &BTreeMap<String, String>,
+    secrets: &[Secret],
     limits: &Limits,
 ) -> (Vec<Stage>, BTreeMap<GuestPath, FileIn>) {
     let mut files = request.files.clone();
@@ -139,8 +140,9 @@ pub(super) fn build(
     match (&request.source, toolchain) {
         (Source::Command { argv }, _) => {
             env.extend(of_environment());
-            env.extend(variables.clone());
+            env.extend(Secret::trust_variables(secrets));
             env.extend(request.env.clone());
+            env.extend(Secret::placeholders(secrets));
             let argv = argv.iter().chain(&request.args).cloned().collect();
             stages.push(run_stage(policy, argv, env, limits, false));
         }
@@ -150,8 +152,9 @@ pub(super) fn build(
             env.extend(toolchain_env(toolchain));
             env.extend(of_environment());
             let warm = warm(policy, request, toolchain, environment, &env, limits, None);
-            env.extend(variables.clone());
+            env.extend(Secret::trust_variables(secrets));
             env.extend(request.env.clone());
+            env.extend(Secret::placeholders(secrets));
             let (program, script) = toolchain.recipe.runner.unwrap_or(&[""]).split_at(1);
             let words = [program, toolchain.recipe.runner_options, script].concat();
             let argv = words.iter().map(|word| fill_word(word, "", toolchain, limits));
@@ -184,8 +187,9 @@ pub(super) fn build(
                 limits,
                 Some(script),
             );
-            env.extend(variables.clone());
+            env.extend(Secret::trust_variables(secrets));
             env.extend(request.env.clone());
+            env.extend(Secret::placeholders(secrets));
             let fill = |words: &[&str], limits: &Limits| -> Vec<String> {
                 words
                     .iter()

@@ -11,8 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use belljar_core::egress::HostName;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose,
+    KeyPair, KeyUsagePurpose, SerialNumber,
 };
+use sha2::{Digest, Sha256};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -114,6 +115,8 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
+        // Each its own, or some take two hosts for one that changed its mind.
+        params.serial_number = Some(SerialNumber::from(Sha256::digest(name.as_str())[..16].to_vec()));
         let certificate = params
             .signed_by(&self.key, &self.issuer)
             .map_err(io::Error::other)?;

@@ -18,6 +18,8 @@ pub(super) struct Head {
     pub hosts: Vec<String>,
     /// Whether it asks for another protocol.
     pub upgrade: bool,
+    /// Whether it has whoever comes next leave headers out.
+    pub drops_headers: bool,
     /// Whether it says elsewhere what some servers take for its method or path.
     pub overrides: bool,
     body: Body,
@@ -108,7 +110,16 @@ impl Requests {
     /// Whether a line is a header that is told.
     fn names_told(&self, line: &[u8]) -> bool {
         let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
-        let is_name = |told: &(String, Vec<u8>)| name.eq_ignore_ascii_case(told.0.as_bytes());
+        // Some servers take one for the other.
+        let plain = |byte: u8| {
+            if byte == b'_' {
+                b'-'
+            } else {
+                byte.to_ascii_lowercase()
+            }
+        };
+        let name: Vec<u8> = name.iter().map(|byte| plain(*byte)).collect();
+        let is_name = |told: &(String, Vec<u8>)| told.0.bytes().map(plain).eq(name.iter().copied());
         self.told.iter().any(is_name)
     }
 
@@ -367,7 +378,7 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
     let path = path.split('?').next().unwrap_or(path);
     let path = if path.is_empty() { "/" } else { path };
     let (mut length, mut chunked, mut upgrade, mut named) = (None, false, false, 0);
-    let mut overrides = false;
+    let (mut overrides, mut drops_headers) = (false, false);
     while let Some(line) = next()? {
         let (name, value) = header(line).ok_or(no("a line of its head is none"))?;
         match name.as_str() {
@@ -394,6 +405,13 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
                     return Err(no("it asks for another protocol than websocket"));
                 }
                 upgrade = true;
+            }
+            "connection" => {
+                let usual = |word: &str| {
+                    let usual = ["", "close", "keep-alive", "upgrade"];
+                    usual.iter().any(|usual| usual.eq_ignore_ascii_case(word.trim()))
+                };
+                drops_headers |= !value.split(',').all(usual);
             }
             "x-original-url"
             | "x-rewrite-url"
@@ -424,6 +442,7 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
         path: path.to_owned(),
         hosts,
         upgrade,
+        drops_headers,
         overrides,
         body,
     })

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use belljar_core::egress::{HostName, Rule};
@@ -149,6 +150,9 @@ impl Confidant<'_> {
         };
         let permit = |head: &Head| match head.method.as_str() {
             "TRACE" => Err("TRACE has everything sent back, and that host is told a secret".to_owned()),
+            _ if head.drops_headers => {
+                Err("a header is for the next in line alone, and that host is told a secret".to_owned())
+            }
             _ => course.permit(&rules, speaks, head),
         };
         let up = self.requests(course, shared, (reads, to), came, permit, &upgrade);
@@ -194,13 +198,14 @@ impl Confidant<'_> {
         let mut requests = Requests::telling(headers);
         let mut pass_on = Vec::new();
         loop {
-            // What the guest sent is counted, not what was put in.
-            take(&shared.outgoing, came.len(), &course.sent)?;
             pass_on.clear();
             let taken = requests.take(&came, &mut permit, &mut pass_on);
             if requests.waits() {
                 upgrade.expect();
             }
+            // What was put in counts against the limit, and is not told: it would say how long the secret is.
+            take(&shared.outgoing, pass_on.len(), &AtomicU64::new(0))?;
+            course.sent.fetch_add(came.len() as u64, Ordering::Relaxed);
             to.write_all(&pass_on).await?;
             to.flush().await?;
             taken.map_err(|refused| Stopped::Refused(refused.to_string()))?;
@@ -235,14 +240,11 @@ impl Confidant<'_> {
         let mut came = Vec::new();
         let mut more = upgrade.first(&mut from, &mut came).await?;
         loop {
-            lookout.look(&mut came).map_err(|name| {
+            lookout.look(&came).map_err(|name| {
                 Stopped::Refused(format!(
                     "it sent the secret `{name}` back, which is not for guests"
                 ))
             })?;
-            if !more {
-                came.append(&mut lookout.rest());
-            }
             send(&mut to, &came, &shared.incoming, &course.received).await?;
             to.flush().await?;
             if !more {
@@ -253,11 +255,7 @@ impl Confidant<'_> {
             more = match read_some(&mut from, &mut came).await {
                 Ok(count) => count > 0,
                 // Many end TLS without a word. So is it ended with the guest, who knows whether that was all.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    to.write_all(&lookout.rest()).await?;
-                    to.flush().await?;
-                    return Ok(());
-                }
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
         }

@@ -66,11 +66,7 @@ fn every_denial_explains_itself_and_its_fix_works() {
 #[test]
 fn every_code_has_a_row() {
     // Codes that the guard cannot produce, with the reason.
-    let exceptions: [(DenialCode, &str); 6] = [
-        (
-            DenialCode::SecretUnavailable,
-            "it is looked for when a sandbox is raised",
-        ),
+    let exceptions: [(DenialCode, &str); 5] = [
         (DenialCode::ImageUnavailable, "an engine says it"),
         (DenialCode::ApprovalDenied, "a person says it"),
         (DenialCode::ApprovalExpired, "nobody says anything"),

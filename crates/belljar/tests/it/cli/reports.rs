@@ -130,7 +130,7 @@ fn doctor_tells_what_this_machine_gives() {
         assert_eq!(json["ready"], true);
         assert_eq!(
             json["networks"],
-            serde_json::json!(["none", "local", "restricted"])
+            serde_json::json!(["none", "local", "restricted", "full"])
         );
         for finding in json["controls"].as_array().expect("controls") {
             let fields: &[&str] = if finding["state"] == "present" {

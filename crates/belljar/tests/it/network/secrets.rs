@@ -58,6 +58,14 @@ fn hosts_are_told_and_guests_are_not() {
              attempt('other host', lambda: say('vault.test', 80, 'GET / HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n'))\n\
              attempt('not HTTP', lambda: say('vault.test', 80, '\\x00\\x01\\r\\n\\r\\n'))\n\
              attempt('another', lambda: fetch('http://api.test/8'))\n\
+             def ends(text):\n    \
+                 with dial('vault.test', 80) as s:\n        \
+                     s.sendall(f'POST /say HTTP/1.1\\r\\nHost: vault.test\\r\\nContent-Length: {{len(text)}}\\r\\n\\r\\n{{text}}'.encode())\n        \
+                     got = b''\n        \
+                     while not got.endswith(text.encode()): got += s.recv(100)\n        \
+                     return 'whole'\n\
+             attempt('like it', lambda: ends({VALUE:?}[:-1]))\n\
+             attempt('for the next alone', lambda: say('vault.test', 80, 'GET / HTTP/1.1\\r\\nHost: vault.test\\r\\nConnection: authorization\\r\\n\\r\\n'))\n\
              seen = open('/proc/self/environ', 'rb').read() + repr(os.environ).encode()\n\
              print({VALUE:?}.encode()[:6] in seen, os.environ['SSL_CERT_FILE'])"
         );
@@ -88,7 +96,12 @@ fn hosts_are_told_and_guests_are_not() {
         }
         assert_eq!(
             lines[11..],
-            ["another 200", "False /.belljar/trust.pem"],
+            [
+                "another 200",
+                "like it whole",
+                "for the next alone ConnectionResetError",
+                "False /.belljar/trust.pem"
+            ],
             "{done:#?}"
         );
         let seen = world.seen();
@@ -119,6 +132,7 @@ fn hosts_are_told_and_guests_are_not() {
                 format!("/6 80 - {VALUE} "),
                 format!("/echo 443 {bearer} - "),
                 "/8 80 - - ".to_owned(),
+                format!("/say 443 {bearer} - {}", &VALUE[..VALUE.len() - 1]),
             ],
             "{done:#?}"
         );

@@ -194,6 +194,8 @@ def http(peer, port, address, name):
             text = PACKAGES[target]
             kind = b"text/html" if text.startswith(b"<") else b"application/json" if text.startswith(b"{") else b"application/octet-stream"
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (kind, len(text), text))
+        elif target == b"/say":
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         elif target == b"/echo":
             text = json.dumps(headers).encode()
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))

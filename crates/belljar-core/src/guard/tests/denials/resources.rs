@@ -130,6 +130,29 @@ pub(super) fn network_rows() -> Vec<Row> {
             mend: Mend::By(|world| world.request.network = Some(NetworkPolicy::Restricted)),
         },
         Row {
+            name: "a secret where nothing keeps it",
+            spoil: |world| {
+                let secret = crate::egress::SecretFields {
+                    name: "TOKEN".to_owned(),
+                    host: "a.example.com".to_owned(),
+                    header: "X-Key".to_owned(),
+                    format: None,
+                    from_env: Some("TOKEN".to_owned()),
+                    from_file: None,
+                    terminate_tls: false,
+                    in_the_clear: false,
+                };
+                world.policy.secrets = vec![secret.try_into().unwrap()];
+                world.policy.isolation_level = crate::IsolationLevel::None;
+                world.capabilities.isolation = crate::IsolationLevel::None;
+            },
+            code: DenialCode::SecretUnavailable,
+            rule: "secrets",
+            value: "TOKEN",
+            fix: "pick another provider, or take the secrets out of the policy",
+            mend: Mend::By(|world| world.policy.secrets.clear()),
+        },
+        Row {
             name: "neither network field permits it",
             spoil: |world| world.request.network = Some(NetworkPolicy::Local),
             code: DenialCode::NetworkNotAllowed,
