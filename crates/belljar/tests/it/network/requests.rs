@@ -119,3 +119,66 @@ fn a_websocket_is_agreed_on_before_anything_is_said_on_it() {
         );
     }
 }
+
+/// Whoever takes his time is served, and a side that has said everything still hears the other.
+#[test]
+fn slow_and_half_open_connections_are_served() {
+    for world in World::behind_every_wall() {
+        let done = world.run(
+            "import time\n\
+             def slowly():\n    \
+                 with dial('api.test', 80) as s:\n        \
+                     for byte in b'GET /slow HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n': s.send(bytes([byte])); time.sleep(0.01)\n        \
+                     return s.recv(12)\n\
+             attempt('slow', slowly)\n\
+             def half(port):\n    \
+                 with dial('api.test', port) as s:\n        \
+                     if port == 7: s.recv(6); s.sendall(b'bye')\n        \
+                     else: s.sendall(b'GET /half HTTP/1.1\\r\\nHost: api.test\\r\\n\\r\\n')\n        \
+                     s.shutdown(socket.SHUT_WR); got = b''\n        \
+                     while piece := s.recv(1000): got += piece\n        \
+                     return got[:12]\n\
+             attempt('half', lambda: half(80))\n\
+             attempt('half of anything', lambda: half(7))\n\
+             def broken():\n    \
+                 with dial('api.test', 80) as s: s.sendall(b'GET /broken HTTP/1.1\\r\\nHost: api'); s.shutdown(socket.SHUT_WR); return s.recv(1)\n\
+             attempt('broken off', broken)",
+        );
+        let done = done.expect_code(0);
+        assert_eq!(
+            done.guest_stdout(),
+            "slow b'HTTP/1.1 200'\nhalf b'HTTP/1.1 200'\nhalf of anything b'bye'\nbroken off ConnectionResetError\n",
+            "{done:#?}"
+        );
+        assert!(world.seen().iter().all(|seen| seen["target"] != "/broken"));
+    }
+}
+
+/// P42: a name is what its bytes are, in whatever spelling a resolver is asked for it.
+#[test]
+fn p42_odd_names_are_nobody() {
+    for world in World::behind_every_wall() {
+        let done = world.run(
+            "def ask(*labels):\n    \
+                 with socket.socket(type=socket.SOCK_DGRAM) as s:\n        \
+                     s.settimeout(2); s.connect(('198.18.0.1', 53))\n        \
+                     name = b''.join(bytes([len(label)]) + label for label in labels) + b'\\0'\n        \
+                     s.send(b'ab\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + name + b'\\0\\1\\0\\1')\n        \
+                     answer = s.recv(512); return answer[3] & 15, int.from_bytes(answer[6:8], 'big')\n\
+             for labels in ((b'api', b'test'), (b'API', b'tEsT'), (b'api\\0', b'test'), (b'api%2etest',), (b'api.test',), (b'api', b'test\\0', b'other'),\n    \
+                            (b'xn--api-0ra', b'test'), (b'\\xc3\\xa4pi', b'test'), (b'api ', b'test'), (b'other', b'api', b'test'), (b'127', b'0', b'0', b'1'), (b'*', b'wild', b'test')):\n    \
+                 attempt(labels, lambda: ask(*labels))",
+        );
+        let done = done.expect_code(0);
+        let said = done.guest_stdout();
+        let answers: Vec<_> = said.lines().filter_map(|line| line.rsplit_once(") ")).collect();
+        let found = said.lines().filter(|line| line.ends_with("(0, 1)")).count();
+        assert_eq!((said.lines().count(), found), (12, 2), "{answers:?}\n{done:#?}");
+        let heard = world.all_seen();
+        let asked = heard.iter().filter_map(|heard| heard["asked"].as_str());
+        assert!(
+            asked.clone().count() > 0 && asked.clone().all(|name| name == "api.test"),
+            "{heard:?}"
+        );
+    }
+}
