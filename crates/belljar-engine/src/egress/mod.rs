@@ -46,7 +46,7 @@ use pump::{Allowance, Room, Way};
 /// Connections in hand at one door, those that are being refused included.
 const IN_HAND: usize = 1024;
 /// How many connections of one sandbox have plenty of room.
-const FEW: usize = 8;
+const FEW: usize = 16;
 /// A sandbox has at most such a part of all places.
 const SHARE: usize = 4;
 /// Those who ask the resolver by a stream.

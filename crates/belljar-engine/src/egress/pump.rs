@@ -24,7 +24,7 @@ pub(super) enum Room {
 }
 
 /// So much where there is little room; the kernel takes it twice.
-const LITTLE: usize = 32 << 10;
+const LITTLE: usize = 64 << 10;
 impl Room {
     /// Bounds what a socket holds.
     pub(super) fn bound(self, socket: impl AsFd) -> io::Result<()> {

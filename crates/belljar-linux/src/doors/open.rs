@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use belljar_core::egress::{Ports, RESOLVER, RESOLVER_PORT};
+use rustix::io::Errno;
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{
-    AddressFamily, Ipv6Addr, SocketAddrV4, SocketAddrV6, SocketFlags, SocketType, bind, listen, socket_with,
+    AddressFamily, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6, SocketFlags, SocketType, bind, listen,
+    socket_with,
 };
 
 use super::netfilter;
@@ -45,10 +47,22 @@ pub(super) fn open(ports: &Ports) -> io::Result<Vec<OwnedFd>> {
 /// Takes what comes to that port, whatever the address.
 fn listener(port: u16) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let listener = socket_with(AddressFamily::INET6, SocketType::STREAM, flags, None)?;
-    set_ipv6_v6only(&listener, false)?;
-    set_socket_reuseaddr(&listener, true)?;
-    bind(&listener, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
+    let listener = match socket_with(AddressFamily::INET6, SocketType::STREAM, flags, None) {
+        Ok(listener) => {
+            set_ipv6_v6only(&listener, false)?;
+            set_socket_reuseaddr(&listener, true)?;
+            bind(&listener, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
+            listener
+        }
+        // A kernel without the sixth version.
+        Err(Errno::AFNOSUPPORT) => {
+            let listener = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+            set_socket_reuseaddr(&listener, true)?;
+            bind(&listener, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
+            listener
+        }
+        Err(error) => return Err(error.into()),
+    };
     listen(&listener, BACKLOG)?;
     Ok(listener)
 }
