@@ -33,7 +33,7 @@ use belljar_core::egress::{Egress, Log};
 use belljar_core::provider::Doors;
 use rustix::net::sockopt::{ip_original_dst, ipv6_original_dst};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -161,24 +161,20 @@ impl Wall {
             );
             wall.loops.push(tokio::spawn(serving));
         }
-        for listener in doors.listeners {
+        let plain = doors
+            .listeners
+            .into_iter()
+            .map(|door| (door, TcpStream::local_addr as AskedFor));
+        let redirected = doors
+            .redirected
+            .into_iter()
+            .map(|door| (door, asked_before as AskedFor));
+        for (listener, asked_for) in plain.chain(redirected) {
             let serving = accept(
                 listen(listener)?,
                 Arc::clone(&shared),
                 IN_HAND,
-                |shared, stream| async move {
-                    let asked = stream.local_addr();
-                    connection::serve(&shared, stream, asked).await;
-                },
-            );
-            wall.loops.push(tokio::spawn(serving));
-        }
-        for listener in doors.redirected {
-            let serving = accept(
-                listen(listener)?,
-                Arc::clone(&shared),
-                IN_HAND,
-                |shared, stream| async move {
+                move |shared, stream| async move {
                     let asked = asked_for(&stream);
                     connection::serve(&shared, stream, asked).await;
                 },
@@ -221,8 +217,11 @@ impl Drop for Wall {
     }
 }
 
-/// Where a connection was going before it was redirected.
-fn asked_for(stream: &tokio::net::TcpStream) -> std::io::Result<SocketAddr> {
+/// Where a connection was going.
+type AskedFor = fn(&TcpStream) -> std::io::Result<SocketAddr>;
+
+/// The same before it was redirected.
+fn asked_before(stream: &TcpStream) -> std::io::Result<SocketAddr> {
     let is_four = stream.local_addr()?.ip().to_canonical().is_ipv4();
     Ok(if is_four {
         SocketAddr::V4(ip_original_dst(stream)?)
@@ -236,8 +235,8 @@ fn listen(listener: std::net::TcpListener) -> std::io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-/// Places for the connections of all sandboxes together: each takes two descriptors, and others need some as well.
-/// How many there are, and those that are left.
+/// Places for the connections of all sandboxes together, each of which takes two descriptors, where others need some as well:
+/// how many there are, and those that are left.
 pub(crate) fn all_places() -> &'static (usize, Semaphore) {
     static ALL: OnceLock<(usize, Semaphore)> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -258,7 +257,7 @@ pub(crate) fn all_places() -> &'static (usize, Semaphore) {
 /// Serves everyone who comes. Whoever is served when this is dropped is dropped as well.
 async fn accept<S, F>(listener: TcpListener, shared: Arc<Shared>, most: usize, serve: S)
 where
-    S: Fn(Arc<Shared>, tokio::net::TcpStream) -> F,
+    S: Fn(Arc<Shared>, TcpStream) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
     let mut served = JoinSet::new();
