@@ -187,6 +187,9 @@ impl Lookout {
 
 #[cfg(test)]
 mod tests {
+    use belljar_core::{Language, NetworkPolicy, Policy, Request, guard};
+    use rustix::fs::{CWD, FileType, mknodat};
+
     use super::*;
 
     fn told(name: &str, value: &str) -> Arc<Told> {
@@ -277,6 +280,56 @@ mod tests {
             fs::write(&dir, content).unwrap();
             assert_eq!(load(&secret).is_ok(), fine, "{content:?}");
         }
+        fs::write(&dir, "a".repeat(20_000)).unwrap();
+        assert!(load(&secret).unwrap_err().message.contains("too long"));
+        // Whoever opened a pipe would wait for somebody to write to it.
+        fs::remove_file(&dir).unwrap();
+        mknodat(CWD, &dir, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        assert!(load(&secret).unwrap_err().message.contains("no file"));
         let _ = fs::remove_file(dir);
+    }
+
+    #[test]
+    fn what_is_added_to_a_request_is_bounded() {
+        let place = std::env::temp_dir().join(crate::fresh_id("secret"));
+        fs::write(&place, "a".repeat(16_000)).unwrap();
+        let mut secrets: Vec<_> = ["ONE", "TWO", "THREE"]
+            .map(|name| told(name, "x").secret.clone())
+            .into();
+        for (secret, header) in secrets.iter_mut().zip(["A", "B", "C"]) {
+            secret.source = SecretSource::FromFile(place.clone());
+            secret.header = header.to_owned();
+        }
+        let load = |secrets: &[Secret]| {
+            let egress = Egress {
+                secrets: secrets.to_vec(),
+                ..Egress::default()
+            };
+            Secrets::load(&egress, &Authorities::default())
+        };
+        assert!(load(&secrets[..2]).is_ok());
+        assert!(load(&secrets).unwrap_err().message.contains("32768 bytes"));
+        let _ = fs::remove_file(place);
+    }
+
+    /// A request cannot have its own in a placeholder's place, the real one least of all.
+    #[test]
+    fn placeholders_stand_whatever_a_request_sets() {
+        let mut capabilities = crate::fake::capabilities(&[Language::Python]);
+        capabilities.networks.insert(NetworkPolicy::Restricted);
+        let mut policy = Policy::builtin("standard").unwrap();
+        (policy.network, policy.allow_network) = (NetworkPolicy::Restricted, true);
+        policy.allowed_hosts = vec!["a.example.com".parse().unwrap()];
+        policy.secrets = vec![told("TOKEN", "x").secret.clone()];
+        let mut request = Request::code(Language::Python, &b"1"[..]);
+        request.env = [("TOKEN", "the real one"), ("SSL_CERT_FILE", "/own")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let plan = guard::check(&policy, &capabilities, &request).unwrap();
+        let env = plan.stages()[0].env();
+        assert_eq!(
+            (&*env["TOKEN"], &*env["SSL_CERT_FILE"]),
+            ("belljar-keeps-TOKEN", "/own")
+        );
     }
 }

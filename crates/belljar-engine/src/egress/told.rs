@@ -31,6 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Where TLS is spoken with those whom guests ask in the clear on the usual port.
 const USUAL_TLS: (u16, u16) = (80, 443);
 
+/// What every request says of the form that its answer may have, and does not say: it has to be legible.
+const LEGIBLE: [(&str, &[u8]); 4] = [
+    ("accept-encoding", b"Accept-Encoding: identity\r\n"),
+    ("te", b""),
+    ("a-im", b""),
+    ("sec-websocket-extensions", b""),
+];
+
 type Reads = Box<dyn AsyncRead + Send + Unpin>;
 type Writes = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -190,11 +198,7 @@ impl Confidant<'_> {
         upgrade: &Upgrade,
     ) -> Result<(), Stopped> {
         let mut headers: Vec<_> = self.told.iter().map(|told| told.header()).collect();
-        // What comes back has to be legible.
-        headers.push((
-            "accept-encoding".to_owned(),
-            b"Accept-Encoding: identity\r\n".to_vec(),
-        ));
+        headers.extend(LEGIBLE.map(|(name, line)| (name.to_owned(), line.to_vec())));
         let mut requests = Requests::telling(headers);
         let mut pass_on = Vec::new();
         loop {

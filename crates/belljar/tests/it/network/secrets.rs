@@ -42,7 +42,8 @@ fn hosts_are_told_and_guests_are_not() {
              def fetch(url, **headers):\n    \
                  with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer: return answer.status\n\
              print(os.environ['VAULT_TOKEN'])\n\
-             attempt('tls', lambda: fetch('https://vault.test/1'))\n\
+             attempt('tls', lambda: fetch('https://vault.test/1', **{{'Accept-Encoding': 'gzip', 'Accept_Encoding': 'gzip', 'TE': 'gzip', 'A-IM': 'gzip',\n    \
+                     'Sec-WebSocket-Extensions': 'permessage-deflate'}}))\n\
              attempt('clear', lambda: fetch('http://vault.test/2'))\n\
              attempt('own', lambda: fetch('https://vault.test/3', Authorization='Bearer mine', authorization='x'))\n\
              def twice():\n    \
@@ -120,6 +121,14 @@ fn hosts_are_told_and_guests_are_not() {
                 )
             })
             .collect();
+        let first = seen
+            .iter()
+            .find(|seen| seen["target"] == "/1")
+            .expect("a request");
+        assert_eq!(
+            first["form"],
+            serde_json::json!(["identity", null, null, null, null])
+        );
         let bearer = format!("Bearer {VALUE}");
         assert_eq!(
             told,

@@ -182,7 +182,8 @@ def http(peer, port, address, name):
             body = stream.read(int(headers.get("content-length", 0)))
         told = dict(port=port, address=address, name=name, method=method.decode(), target=target.decode("latin-1"),
                     host=headers.get("host"), body=body.decode("latin-1")[:100])
-        note(authorization=headers.get("authorization"), key=headers.get("x-key"), **told)
+        form = [headers.get(name) for name in ("accept-encoding", "accept_encoding", "te", "a-im", "sec-websocket-extensions")]
+        note(authorization=headers.get("authorization"), key=headers.get("x-key"), form=form, **told)
         if target.startswith(b"/to/"):
             peer.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://" + target[4:] + b"/\r\nContent-Length: 0\r\n\r\n")
         elif headers.get("upgrade") == "websocket":
