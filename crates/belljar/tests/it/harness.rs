@@ -356,9 +356,9 @@ fn buried(pid: u32) -> bool {
     matches!(reaped, Ok(Some(_)))
 }
 
-/// Control groups of the engine `pid`; their names end in its pid and start time.
+/// Control groups of the engine `pid`; their names end in its pid namespace, its pid and its start time.
 pub(crate) fn control_groups(pid: u32) -> Vec<PathBuf> {
-    let mark = format!(".{pid}.");
+    let mark = format!("-{pid}-");
     let mut found = Vec::new();
     let mut waiting = vec![(PathBuf::from("/sys/fs/cgroup"), 0)];
     while let Some((dir, depth)) = waiting.pop() {
