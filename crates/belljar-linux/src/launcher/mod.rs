@@ -47,40 +47,10 @@ fn serve() -> io::Result<()> {
         own_namespace: false,
         groups: None,
     };
-    let mut incoming = Incoming::default();
-    loop {
-        let mut waits = [
-            PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(launcher.children.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut waits, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let (asked, ended) = (!waits[0].revents().is_empty(), !waits[1].revents().is_empty());
-        if ended {
-            for nursery in launcher.reap()? {
-                wire::send(&control, &LauncherEvent::Ended { nursery }, &[])?;
-            }
-        }
-        if asked {
-            match incoming.receive_some::<LauncherRequest>(control.as_fd()) {
-                Ok(Some((LauncherRequest::MakeNursery { nursery, spec }, fds))) => {
-                    if !launcher.make_nursery(nursery, &spec, &fds) {
-                        wire::send(&control, &LauncherEvent::Ended { nursery }, &[])?;
-                    }
-                }
-                Ok(Some((LauncherRequest::Groups { subtrees, prefix }, _))) => {
-                    launcher.groups = Some((subtrees.into_iter().map(PathBuf::from).collect(), prefix));
-                }
-                Ok(None) => {}
-                Err(_) => {
-                    launcher.end_everything();
-                    return Ok(());
-                }
-            }
-        }
-    }
+    let heard = launcher.hear(&control);
+    // However it came to its end, also while the engine was being told of another's: nothing is left.
+    launcher.end_everything();
+    heard
 }
 
 struct Launcher {
@@ -102,6 +72,41 @@ struct Nursery {
 }
 
 impl Launcher {
+    /// Does what the engine asks for, until it hangs up.
+    fn hear(&mut self, control: &OwnedFd) -> io::Result<()> {
+        let mut incoming = Incoming::default();
+        loop {
+            let mut waits = [
+                PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut waits, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let (asked, ended) = (!waits[0].revents().is_empty(), !waits[1].revents().is_empty());
+            if ended {
+                for nursery in self.reap()? {
+                    wire::send(control, &LauncherEvent::Ended { nursery }, &[])?;
+                }
+            }
+            if asked {
+                match incoming.receive_some::<LauncherRequest>(control.as_fd()) {
+                    Ok(Some((LauncherRequest::MakeNursery { nursery, spec }, fds))) => {
+                        if !self.make_nursery(nursery, &spec, &fds) {
+                            wire::send(control, &LauncherEvent::Ended { nursery }, &[])?;
+                        }
+                    }
+                    Ok(Some((LauncherRequest::Groups { subtrees, prefix }, _))) => {
+                        self.groups = Some((subtrees.into_iter().map(PathBuf::from).collect(), prefix));
+                    }
+                    Ok(None) => {}
+                    Err(_) => return Ok(()),
+                }
+            }
+        }
+    }
+
     /// Reaps nurseries that have ended; their numbers.
     fn reap(&mut self) -> io::Result<Vec<u64>> {
         let mut drain = [0u8; 1024];

@@ -113,10 +113,7 @@ fn kill_round(who: Who, victim: Victim, after: Duration) {
     std::thread::sleep(after);
     let launcher = children(engine).into_iter().find(|pid| is_launcher(*pid));
     let shown = format!("{victim:?} after {after:?}, launcher {launcher:?}");
-    let kill = |pid: u32| {
-        let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
-        let _ = kill_process(pid, Signal::KILL);
-    };
+    let kill = |pid: u32| signal(pid, Signal::KILL);
     match (victim, launcher) {
         (Victim::Engine, _) | (Victim::Launcher, None) => kill(engine),
         (Victim::Launcher, Some(launcher)) => kill(launcher),
@@ -145,6 +142,50 @@ fn kill_round(who: Who, victim: Victim, after: Duration) {
     });
     let left: Vec<_> = fs::read_dir(scratch.path()).expect("scratch").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// R32: an engine that dies just when its launcher has something to tell it is cleared up after as well.
+#[test]
+fn r32_nothing_survives_an_engine_that_hears_no_more() {
+    alone(test_name!(), || {
+        let who = if is_root() { Who::Root } else { Who::User };
+        let marker = marker();
+        let code = format!("sleep {marker}");
+        let mut command = belljar(who, ["run", "--lang", "bash", "--timeout", "60s", "-c", &code]).command();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = harness::spawn(&mut command);
+        let engine = child.id();
+        wait_until("it runs", || !processes_with(&marker).is_empty());
+        assert_eq!(
+            control_groups(engine).is_empty(),
+            !is_root(),
+            "only root has groups here"
+        );
+        let launcher = children(engine).into_iter().find(|pid| is_launcher(*pid));
+        let launcher = launcher.expect("a launcher");
+        let nursery = children(launcher)[0];
+        // Both are news to it when it goes on.
+        signal(launcher, Signal::STOP);
+        signal(nursery, Signal::KILL);
+        signal(engine, Signal::KILL);
+        harness::finish(child);
+        wait_until("the nursery is over", || {
+            fs::read_to_string(format!("/proc/{nursery}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+        });
+        signal(launcher, Signal::CONT);
+        wait_until("no process is left", || {
+            reap_orphans();
+            processes_with(&marker).is_empty() && orphans().is_empty()
+        });
+        assert_eq!(control_groups(engine), Vec::<PathBuf>::new());
+    });
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), signal);
 }
 
 /// A number that no other process has among its arguments.
