@@ -297,7 +297,7 @@ fn compiled_languages_run_their_cases_elsewhere() {
         .collect();
     write_lines(&dir, "in.jsonl", &lines);
     for who in everyone() {
-        batch(who, &dir, &["--timeout", "20s", "--memory", "512M"]).go();
+        batch(who, &dir, &["--timeout", "120s", "--memory", "1G"]).go();
         for (answer, (language, _)) in answers_of(who, &dir).iter().zip(programs) {
             if answer["denial"]["code"] == "language_unavailable" {
                 absent(&format!("cases in {language}"), &format!("{who:?} has none"));
@@ -318,8 +318,8 @@ fn options_are_defaults_and_a_policy_bounds_them() {
     let lines = [
         json!({"language": "bash", "code": "echo $A $B; cat /data", "env": {"B": "own"}}),
         json!({"language": "bash", "code": "echo $A", "env": {"A": "own"}}),
-        json!({"language": "bash", "code": "sleep 5"}),
-        json!({"language": "bash", "code": "sleep 1", "limits": {"timeout": "4s"}}),
+        json!({"language": "bash", "code": "sleep 600"}),
+        json!({"language": "bash", "code": "sleep 4", "limits": {"timeout": "60s"}}),
         json!({"language": "bash", "code": "cat in.txt", "files": {"in.txt": "text in"}}),
         json!({"language": "python", "code": "print(1)"}),
         json!({"language": "bash", "code": ":", "limits": {"memory": "200M"}}),
@@ -337,7 +337,7 @@ fn options_are_defaults_and_a_policy_bounds_them() {
             "--mount",
             &mount,
             "--timeout",
-            "500ms",
+            "3s",
             "--memory",
             "64M",
             "--allow-command",
@@ -361,9 +361,8 @@ fn options_are_defaults_and_a_policy_bounds_them() {
         assert_eq!(answers[8]["denial"]["code"], "command_not_allowed");
         assert_eq!(answers[8]["record"]["tenant_id"], "t");
 
-        let done = batch(who, &dir, &["--policy", "p.toml", "--restart", "--quiet"])
-            .go()
-            .expect_code(1);
+        let args = ["--policy", "p.toml", "--timeout", "3s", "--restart", "--quiet"];
+        let done = batch(who, &dir, &args).go().expect_code(1);
         assert_eq!(done.stderr, "");
         let answers = answers_of(who, &dir);
         assert_eq!(answers[5]["denial"]["code"], "language_not_allowed");
