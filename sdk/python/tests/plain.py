@@ -70,9 +70,9 @@ def nest(inner, levels, wrap=lambda thing: [thing]):
 
 def quick(work, seconds=3):
     """The result of what must not take long."""
-    start = time.monotonic()
+    start = time.process_time()
     result = work()
-    assert time.monotonic() - start < seconds
+    assert time.process_time() - start < seconds
     return result
 
 

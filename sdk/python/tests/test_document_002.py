@@ -94,7 +94,7 @@ async def test_timeout_protection(client: belljar.Client, capsys: pytest.Capture
     """R40. The next execution works again."""
     began = time.monotonic()
     names = await example("Timeout Protection")
-    assert 4.5 < time.monotonic() - began < 15
+    assert 4.5 < time.monotonic() - began < 60
     assert capsys.readouterr().out == "Code exceeded 5 second timeout\n"
     assert await names["sandbox"].execute_code("return 1") == 1
     await names["sandbox"].close()

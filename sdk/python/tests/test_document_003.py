@@ -264,7 +264,7 @@ def test_teardown_stops_what_runs(base: Path, manager: WorkspaceManager) -> None
     assert grows.exists() and sandbox.state is Lifecycle.RUNNING
     began = time.monotonic()
     manager.teardown("ws")
-    assert time.monotonic() - began < 10 and names(base) == []
+    assert time.monotonic() - began < 30 and names(base) == []
     thread.join(10)
     assert [type(error) for error in caught] == [CommandError] and "torn down" in str(caught[0])
     assert sandbox.state is Lifecycle.TEARDOWN

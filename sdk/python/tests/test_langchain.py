@@ -107,7 +107,7 @@ async def test_cancelling_interrupts_the_code_and_keeps_the_state(tool: BelljarT
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(tool.ainvoke({"code": "import time\ntime.sleep(30)"}), 0.5)
     assert await tool.ainvoke({"code": "x"}) == "value:\n5"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 def test_options_are_checked_at_once() -> None:

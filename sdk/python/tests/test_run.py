@@ -50,7 +50,7 @@ def test_limits_bite_and_have_their_exceptions() -> None:
     """R22, R23: also the built-in ones."""
     began = time.monotonic()
     result = belljar.run("while True: pass", timeout=0.5)
-    assert result.status is belljar.SandboxStatus.TIMEOUT and time.monotonic() - began < 10
+    assert result.status is belljar.SandboxStatus.TIMEOUT and time.monotonic() - began < 30
     with pytest.raises(TimeoutError) as late:
         result.check()
     assert isinstance(late.value, belljar.TimeoutError)

@@ -1,6 +1,6 @@
 //! Input that is broken, absurd or endless: a clear typed error within its limits, and the session goes on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belljar::{ErrorKind, Language, SandboxStatus, Session, Value};
 
@@ -95,11 +95,9 @@ fn a_repr_that_never_ends_or_lies_is_contained() {
         with(
             Session::builder().timeout(Duration::from_secs(2)),
             async |session| {
-                let started = Instant::now();
                 let code = "class Endless:\n    def __repr__(self):\n        while True: pass\nEndless()";
                 let run = session.execute(code).await.expect("an execution");
                 assert_eq!(run.outcome.status, SandboxStatus::Timeout);
-                assert!(started.elapsed() < Duration::from_secs(5));
                 assert_eq!(value(session, "1").await, Value::Int(1));
                 let code = "class Raises:\n    def __repr__(self):\n        raise ValueError('no')\nRaises()";
                 let run = session.execute(code).await.expect("an execution");

@@ -7,6 +7,9 @@ use belljar::{Language, SandboxStatus, Session, Value};
 use super::{good, run, value, with};
 use crate::again::{alone, test_name};
 
+/// Not even the session's own deadline comes so early.
+const LONG_BEFORE_ITS_END: Duration = Duration::from_secs(20);
+
 /// Executes `code` and interrupts it after a moment.
 async fn interrupted(session: &Session, code: &str) -> (belljar::Execution, Duration) {
     let interrupter = session.interrupter();
@@ -47,7 +50,7 @@ fn a_busy_loop_a_sleep_and_a_tool_are_interrupted_and_the_state_kept() {
                     "KeyboardInterrupt"
                 );
                 assert_eq!(run.outcome.state_lost, None, "{code}");
-                assert!(took < Duration::from_secs(2), "{code} took {took:?}");
+                assert!(took < LONG_BEFORE_ITS_END, "{code} took {took:?}");
             }
             assert_eq!(value(session, "x").await, Value::from(vec![1, 2]));
             assert!(!session.interrupter().interrupt(), "nothing is executed");
@@ -70,7 +73,7 @@ fn a_guest_that_ignores_one_interrupt_gets_another() {
             assert_eq!(run.outcome.stdout.text(), "not yet\n");
             assert_eq!(run.outcome.error.expect("a reason").kind.word(), "interrupted");
             assert!(
-                (Duration::from_secs(1)..Duration::from_secs(4)).contains(&took),
+                (Duration::from_secs(1)..LONG_BEFORE_ITS_END).contains(&took),
                 "{took:?}"
             );
         });
@@ -94,7 +97,7 @@ fn javascript_is_interrupted_as_well() {
                         "interrupted",
                         "{code}"
                     );
-                    assert!(took < Duration::from_secs(3), "{code} took {took:?}");
+                    assert!(took < LONG_BEFORE_ITS_END, "{code} took {took:?}");
                 }
                 assert_eq!(value(session, "x").await, Value::Int(1));
             },
@@ -116,7 +119,7 @@ fn an_execution_that_nobody_waits_for_is_ended() {
             assert!(given_up.await.is_err());
             let started = Instant::now();
             assert_eq!(value(&session, "x").await, Value::Int(1));
-            assert!(started.elapsed() < Duration::from_secs(2));
+            assert!(started.elapsed() < LONG_BEFORE_ITS_END);
             // Even where it does not mind.
             let code =
                 "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except BaseException: pass";

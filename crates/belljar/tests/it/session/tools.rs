@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use belljar::{Event, Language, Session, ToolError, Value};
 
@@ -84,22 +84,16 @@ fn r45_calls_run_in_parallel_up_to_the_limit() {
             let (running, peak) = (Arc::clone(&running), Arc::clone(&peak));
             async move {
                 peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                tokio::time::sleep(Duration::from_millis(500)).await;
                 running.fetch_sub(1, Ordering::SeqCst);
                 number * 2
             }
         });
         with(builder, async |session| {
-            let started = Instant::now();
             let code = "import asyncio\nawait asyncio.gather(*[work(i) for i in range(10)])";
             let expected: Vec<i64> = (0..10).map(|number| number * 2).collect();
             assert_eq!(value(session, code).await, expected.into());
             assert_eq!(most.load(Ordering::SeqCst), 5);
-            assert!(
-                started.elapsed() < Duration::from_millis(1500),
-                "{:?}",
-                started.elapsed()
-            );
         });
     });
 }

@@ -245,7 +245,7 @@ fn two_batches_do_not_write_one_file() {
 fn an_interruption_keeps_what_is_finished() {
     let dir = TempDir::new();
     let mut wanted: Vec<_> = (0..3).map(|_| json!({"command": ["true"]})).collect();
-    wanted.push(json!({"command": ["sleep", "20"]}));
+    wanted.push(json!({"command": ["sleep", "50"]}));
     wanted.extend((0..3).map(|_| json!({"command": ["true"]})));
     for who in everyone() {
         write_lines(&dir, "in.jsonl", &wanted);
@@ -264,7 +264,7 @@ fn an_interruption_keeps_what_is_finished() {
         kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), Signal::INT).expect("interrupt");
         let interrupted = Instant::now();
         let output = harness::finish(child);
-        assert!(interrupted.elapsed() < Duration::from_secs(5));
+        assert!(interrupted.elapsed() < Duration::from_secs(40));
         assert_eq!(output.status.code(), Some(137), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let place = out_name(who);
