@@ -244,7 +244,7 @@ class Commands(unittest.TestCase):
             self.runner.interrupt()
             time.sleep(0.1)
         self.assertEqual(self.runner.finish()["signal"], signal.SIGKILL)
-        self.assertTrue(1.8 < time.monotonic() - start < 6, time.monotonic() - start)
+        self.assertTrue(1.8 < time.monotonic() - start < 30, time.monotonic() - start)
         self.assertEqual(self.runner.value("1 + 1"), 2)
 
     def test_interrupts_at_any_time(self):

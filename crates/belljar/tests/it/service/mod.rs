@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{TempDir, Who, become_who, executable, finish, output_of, spawn};
+use crate::harness::{TempDir, Who, become_who, executable, finish, kill_and_wait, output_of, spawn};
 use crate::machine::absent;
 
 #[path = "../../../../../tests/postgres.rs"]
@@ -140,9 +140,8 @@ impl Serving {
 impl Drop for Serving {
     /// A test that failed leaves nothing either.
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            finish(child);
+        if let Some(child) = self.child.take() {
+            kill_and_wait(child);
         }
     }
 }

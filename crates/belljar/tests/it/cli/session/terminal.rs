@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::harness::{Done, Run, expect_nothing_left, finish, spawn};
+use crate::harness::{Done, Run, expect_nothing_left, finish, kill_and_wait, spawn};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -145,8 +145,7 @@ impl Terminal {
         let pid = child.id();
         while child.try_wait().expect("wait").is_none() {
             if started.elapsed() > PATIENCE {
-                let _ = child.kill();
-                finish(child);
+                kill_and_wait(child);
                 panic!("it did not end: {:?}", self.all());
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -172,9 +171,8 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            finish(child);
+        if let Some(child) = self.child.take() {
+            kill_and_wait(child);
         }
     }
 }
