@@ -11,9 +11,11 @@ use belljar_core::{Denial, DenialCode};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Notify;
 
 use super::dial::{Dialled, Dialler, NotDialled, connect};
 use super::http::{Head, Requests};
+use super::presence::{Asking, listen};
 use super::pump::{Stopped, Way, pass, read_some, send};
 use super::speech::{Beginning, Kind, Speaks};
 use super::told::Confidant;
@@ -84,6 +86,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, guest: TcpStream, asked: io::Res
     let end = match shared.take_place() {
         Ok(place) => {
             let _ = shared.room().bound(&guest);
+            let _ = Asking::NEAR.begin(&guest);
             let mut closing = shared.closing.subscribe();
             let end = tokio::select! {
                 end = course.run(shared, guest) => end,
@@ -279,13 +282,18 @@ impl Course {
         let (mut server_reads, mut server_writes) = server.into_split();
         // Answers go back whatever is asked; only where another protocol is asked for is the first line of one looked at.
         let upgrade = Upgrade::default();
-        let up = self.up(shared, rules, &mut guest_reads, &mut server_writes, &upgrade);
-        let down = upgrade.down(
-            &mut server_reads,
-            &mut guest_writes,
-            &shared.incoming,
-            &self.received,
-        );
+        let over = Notify::new();
+        let up = async {
+            self.up(shared, rules, &mut guest_reads, &mut server_writes, &upgrade)
+                .await?;
+            listen(guest_reads.as_ref(), &over).await
+        };
+        let down = async {
+            let (from, to) = (&mut server_reads, &mut guest_writes);
+            upgrade.down(from, to, &shared.incoming, &self.received).await?;
+            over.notify_one();
+            Ok(())
+        };
         let Err(stopped) = tokio::try_join!(up, down) else {
             return End::Fine;
         };
@@ -309,6 +317,7 @@ impl Course {
                 End::Refused(limit("max_send_mb", &self.whom, message))
             }
             Stopped::Refused(why) => End::Refused(self.said_something_else(&why)),
+            Stopped::Left => End::Fine,
             Stopped::Failed(error) => End::Failed(error.to_string()),
         }
     }

@@ -16,6 +16,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Mutex, OnceCell, Semaphore};
 
 use super::own::Own;
+use super::presence::Asking;
 use super::pump::Room;
 use crate::weaken;
 
@@ -187,6 +188,7 @@ pub(super) async fn connect(addresses: &[IpAddr], port: u16, room: Room) -> io::
         match tokio::time::timeout(PATIENCE, connect_to(*address, port, room)).await {
             Ok(Ok(stream)) => {
                 let _ = stream.set_nodelay(true);
+                let _ = Asking::FAR.begin(&stream);
                 return Ok(stream);
             }
             Ok(Err(error)) => last = error,

@@ -13,6 +13,7 @@ mod http;
 mod names;
 mod own;
 mod pipe;
+mod presence;
 mod pump;
 mod resolver;
 mod secrets;

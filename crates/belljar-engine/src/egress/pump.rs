@@ -79,6 +79,8 @@ pub(super) enum Stopped {
     Exhausted(Way),
     /// Whoever looked at it said no.
     Refused(String),
+    /// The guest is gone.
+    Left,
     Failed(io::Error),
 }
 

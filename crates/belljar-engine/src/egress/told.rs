@@ -4,15 +4,15 @@
 //! the policy lets the secret be sent in the clear.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use belljar_core::egress::{HostName, Rule};
-use rustix::net::sockopt::set_socket_linger;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, join, split};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -21,6 +21,7 @@ use super::authority::Authority;
 use super::connection::{Course, End};
 use super::dial::Dialled;
 use super::http::{Head, Requests};
+use super::presence::{gone, listen};
 use super::pump::{Stopped, pass, read_some, send, take};
 use super::secrets::{Lookout, Told};
 use super::speech::{Beginning, Kind, Speaks};
@@ -55,6 +56,10 @@ impl Confidant<'_> {
     pub(super) async fn serve(&self, course: &Course, shared: &Arc<Shared>, mut guest: TcpStream) -> End {
         // To end it as one that nobody took, whatever has become of it by then.
         let handle = guest.as_fd().try_clone_to_owned();
+        let handle = match handle.and_then(|handle| TcpStream::from_std(handle.into())) {
+            Ok(handle) => handle,
+            Err(error) => return End::Failed(error.to_string()),
+        };
         let _ = guest.set_nodelay(true);
         let mut came = Vec::new();
         let beginning = Beginning {
@@ -70,11 +75,11 @@ impl Confidant<'_> {
             Ok(Kind::Tls) if !self.told.iter().any(|told| told.secret.terminate_tls) => {
                 self.pass_by(course, shared, guest, came).await
             }
-            Ok(kind) => self.tell(course, shared, kind, guest, came).await,
+            Ok(kind) => self.tell(course, shared, kind, (guest, &handle), came).await,
             Err(stopped) => course.stopped(shared, stopped),
         };
-        if let (false, Ok(handle)) = (matches!(end, End::Fine), handle) {
-            cut_off(&handle);
+        if !matches!(end, End::Fine) {
+            let _ = handle.set_zero_linger();
         }
         end
     }
@@ -87,11 +92,17 @@ impl Confidant<'_> {
         };
         let (mut reads, mut writes) = guest.into_split();
         let (mut from, mut to) = server.into_split();
+        let over = Notify::new();
         let up = async {
             send(&mut to, &came, &shared.outgoing, &course.sent).await?;
-            pass(&mut reads, &mut to, &shared.outgoing, &course.sent).await
+            pass(&mut reads, &mut to, &shared.outgoing, &course.sent).await?;
+            listen(reads.as_ref(), &over).await
         };
-        let down = pass(&mut from, &mut writes, &shared.incoming, &course.received);
+        let down = async {
+            pass(&mut from, &mut writes, &shared.incoming, &course.received).await?;
+            over.notify_one();
+            Ok(())
+        };
         let Err(stopped) = tokio::try_join!(up, down) else {
             return End::Fine;
         };
@@ -105,7 +116,7 @@ impl Confidant<'_> {
         course: &Course,
         shared: &Arc<Shared>,
         kind: Kind,
-        guest: TcpStream,
+        (guest, handle): (TcpStream, &TcpStream),
         came: Vec<u8>,
     ) -> End {
         let is_tls = matches!(kind, Kind::Tls);
@@ -168,7 +179,7 @@ impl Confidant<'_> {
         // Once the host has ended there is nothing more to say; once the guest has, there is more to hear.
         let up = async {
             up.await?;
-            std::future::pending().await
+            Err(gone(handle).await)
         };
         let ended = tokio::select! {
             ended = down => ended,
@@ -270,9 +281,4 @@ async fn within<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::time::timeout(PATIENCE, work)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-/// Has what is closed next be cut off.
-fn cut_off(socket: &OwnedFd) {
-    let _ = set_socket_linger(socket, Some(Duration::ZERO));
 }

@@ -1,6 +1,8 @@
 //! Connections that outlive the execution that opened them.
 
 use std::io::{Read, Write};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use belljar::Session;
 
@@ -50,5 +52,62 @@ fn told_twice() {
             code = "import time; time.sleep(0.05)";
         }
         panic!("nobody was told of its end");
+    });
+}
+
+#[test]
+fn a_guest_that_is_gone_is_told_from_one_that_listens() {
+    alone(test_name!(), gone_or_listening);
+}
+
+/// To a host that says nothing: one connection is closed altogether, on the other the guest waits for an answer. The kernel forgets
+/// what was closed after a minute; here it is asked to do so sooner.
+fn gone_or_listening() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    let (answer, wanted) = channel::<()>();
+    std::thread::spawn(move || {
+        let mut silent = Vec::new();
+        for mut stream in server.incoming().flatten().take(2) {
+            let _ = stream.write_all(b"hello");
+            silent.push(stream);
+        }
+        let _ = wanted.recv();
+        let _ = silent[1].write_all(b"late");
+    });
+    let host = format!("127.0.0.1:{port}").parse().expect("a rule");
+    with(Session::builder().allow_host(host), async |session| {
+        let open = format!(
+            "import socket\ndef dial():\n    \
+                 s = socket.create_connection(('127.0.0.1', {port})); s.recv(5); s.sendall(b'?'); return s\n\
+             closed, listening = dial(), dial()\n\
+             closed.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 3)\n\
+             closed.close(); listening.shutdown(socket.SHUT_WR)"
+        );
+        let mut events = good(session.execute(&open).await).outcome.network.events;
+        assert!(
+            events.len() == 2 && events.iter().all(|one| one.open),
+            "{events:?}"
+        );
+        let first = events.swap_remove(0);
+        let began = Instant::now();
+        let ended = loop {
+            let events = good(session.execute("import time; time.sleep(0.5)").await);
+            if let Some(event) = events.outcome.network.events.into_iter().next() {
+                break event;
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(120),
+                "nobody was told of its end"
+            );
+        };
+        assert!(
+            !ended.open && ended.error.is_none() && ended.bytes_out == 1,
+            "{ended:?}"
+        );
+        assert_eq!(ended.started_at.to_bits(), first.started_at.to_bits());
+        answer.send(()).expect("a server");
+        let heard = good(session.execute("listening.recv(9).decode()").await);
+        assert_eq!(heard.outcome.value, Some("late".into()));
     });
 }
