@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -43,6 +43,10 @@ fn load(address: &str, key: &str, over: &AtomicBool, told: &Mutex<Vec<String>>) 
     }
 }
 
+fn count(told: &Mutex<Vec<String>>) -> usize {
+    told.lock().expect("a list").len()
+}
+
 fn is_over(record: &Value) -> bool {
     ["completed", "killed"].contains(&record["status"].as_str().unwrap_or_default())
 }
@@ -75,7 +79,13 @@ fn kill_often(store: &[&str], kills: u64) {
             for _ in 0..4 {
                 scope.spawn(|| load(&address, &key, &over, &told));
             }
+            // At any moment, and every other time when something was told for certain, however slow the machine is.
+            let before = count(&told);
             std::thread::sleep(Duration::from_millis(random(turn) % 500));
+            let began = Instant::now();
+            while turn % 2 == 0 && count(&told) == before && began.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             let text = server.kill();
             over.store(true, Ordering::Relaxed);
             assert!(!text.contains("panicked"), "{text}");
@@ -111,7 +121,7 @@ fn kill_often(store: &[&str], kills: u64) {
     );
     // A load that none of the kills met would show nothing.
     assert!(
-        told.len() as u64 > kills / 2 && killed > kills / 4,
+        told.len() as u64 >= kills / 2 && killed > kills / 4,
         "{} told, {killed} killed",
         told.len()
     );
