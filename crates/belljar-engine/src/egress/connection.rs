@@ -229,14 +229,21 @@ impl Course {
         };
         let dialled = dialled.map_err(|error| match error {
             NotDialled::Private(address) => End::Refused(self.private(rules, address)),
-            NotDialled::Failed(error) => End::Failed(error.to_string()),
+            NotDialled::Failed(error) => {
+                self.permitted_by(rules);
+                End::Failed(error.to_string())
+            }
         })?;
+        self.permitted_by(&dialled.rules);
         let gone = |_| End::Failed("it was gone again at once".to_owned());
         let _ = self.address.set(dialled.stream.peer_addr().map_err(gone)?.ip());
-        if let Some(rule) = dialled.rules.first() {
+        Ok(dialled)
+    }
+
+    fn permitted_by(&self, rules: &[&Rule]) {
+        if let Some(rule) = rules.first() {
             let _ = self.rule.set(rule.to_string());
         }
-        Ok(dialled)
     }
 
     /// It has an address that is not for guests. Whoever may ask for any name is not told which: names and addresses of an inner

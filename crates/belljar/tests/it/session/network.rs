@@ -24,7 +24,21 @@ fn told_twice() {
         }
     });
     let host = format!("127.0.0.1:{port}").parse().expect("a rule");
-    with(Session::builder().allow_host(host), async |session| {
+    let nobody = "127.0.0.1:1".parse().expect("a rule");
+    let builder = Session::builder().allow_host(host).allow_host(nobody);
+    with(builder, async |session| {
+        // One that nobody takes is told of with the rule that lets it through, and with why: at once, or soon after.
+        let mut code =
+            "import socket\ntry: socket.create_connection(('127.0.0.1', 1)).recv(1)\nexcept OSError: pass";
+        let failed = loop {
+            let events = good(session.execute(code).await).outcome.network.events;
+            if let Some(event) = events.into_iter().find(|event| !event.open) {
+                break event;
+            }
+            code = "import time; time.sleep(0.05)";
+        };
+        assert_eq!(failed.rule.as_deref(), Some("127.0.0.1:1"));
+        assert!(failed.allowed && failed.error.is_some(), "{failed:?}");
         let open = format!("import socket; s = socket.create_connection(('127.0.0.1', {port})); s.recv(5)");
         let first = good(session.execute(&open).await).outcome.network.events;
         assert_eq!(first.len(), 1, "{first:?}");
@@ -33,6 +47,7 @@ fn told_twice() {
             "{first:?}"
         );
         assert_eq!(first[0].bytes_in, 5);
+        assert_eq!(first[0].rule, Some(format!("127.0.0.1:{port}")));
         // It is told of once while it is open.
         let idle = good(session.execute("1").await).outcome.network.events;
         assert!(idle.is_empty(), "{idle:?}");
