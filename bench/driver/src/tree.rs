@@ -69,13 +69,13 @@ pub(crate) fn charged() -> Charged {
 }
 
 fn add_groups(dir: &Path, depth: usize, sum: &mut Charged) {
-    let mark = format!(".{}.", std::process::id());
+    let mark = format!("-{}-", std::process::id());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if depth > 8 || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
         let group = entry.path();
-        if entry.file_name().to_string_lossy().contains(&mark) {
+        if dir.ends_with("belljar") && entry.file_name().to_string_lossy().contains(&mark) {
             let number = |name: &str| -> Option<u64> {
                 fs::read_to_string(group.join(name)).ok()?.trim().parse().ok()
             };

@@ -69,7 +69,7 @@ fn descendants(pid: u32) -> usize {
 
 /// Control groups of this process: their names hold its pid.
 fn groups(dir: &Path, depth: usize) -> usize {
-    let mark = format!(".{}.", std::process::id());
+    let mark = format!("-{}-", std::process::id());
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
