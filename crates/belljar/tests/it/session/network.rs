@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use belljar::Session;
+use belljar_core::egress::Event;
 
 use super::{good, with};
 use crate::again::{alone, test_name};
@@ -27,16 +28,10 @@ fn told_twice() {
     let nobody = "127.0.0.1:1".parse().expect("a rule");
     let builder = Session::builder().allow_host(host).allow_host(nobody);
     with(builder, async |session| {
-        // One that nobody takes is told of with the rule that lets it through, and with why: at once, or soon after.
-        let mut code =
+        // One that nobody takes is told of with the rule that lets it through, and with why.
+        let nobody =
             "import socket\ntry: socket.create_connection(('127.0.0.1', 1)).recv(1)\nexcept OSError: pass";
-        let failed = loop {
-            let events = good(session.execute(code).await).outcome.network.events;
-            if let Some(event) = events.into_iter().find(|event| !event.open) {
-                break event;
-            }
-            code = "import time; time.sleep(0.05)";
-        };
+        let failed = ended(session, nobody).await;
         assert_eq!(failed.rule.as_deref(), Some("127.0.0.1:1"));
         assert!(failed.allowed && failed.error.is_some(), "{failed:?}");
         let open = format!("import socket; s = socket.create_connection(('127.0.0.1', {port})); s.recv(5)");
@@ -51,23 +46,28 @@ fn told_twice() {
         // It is told of once while it is open.
         let idle = good(session.execute("1").await).outcome.network.events;
         assert!(idle.is_empty(), "{idle:?}");
-        // With the execution that closed it, or with one soon after.
-        let mut code = "s.sendall(b'bye'); s.close()";
-        for _ in 0..100 {
-            let events = good(session.execute(code).await).outcome.network.events;
-            if let Some(last) = events.first() {
-                assert!(
-                    !last.open
-                        && last.bytes_out == 3
-                        && last.started_at.to_bits() == first[0].started_at.to_bits(),
-                    "{events:?}"
-                );
-                return;
-            }
-            code = "import time; time.sleep(0.05)";
-        }
-        panic!("nobody was told of its end");
+        let last = ended(session, "s.sendall(b'bye'); s.close()").await;
+        assert!(
+            last.bytes_out == 3 && last.started_at.to_bits() == first[0].started_at.to_bits(),
+            "{last:?}"
+        );
     });
+}
+
+/// The first connection that is told of as ended: with the execution of this code, or with one after it.
+async fn ended(session: &Session, mut code: &str) -> Event {
+    let began = Instant::now();
+    loop {
+        let events = good(session.execute(code).await).outcome.network.events;
+        if let Some(event) = events.into_iter().find(|event| !event.open) {
+            return event;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "nobody was told of its end"
+        );
+        code = "import time; time.sleep(0.1)";
+    }
 }
 
 #[test]
@@ -105,21 +105,8 @@ fn gone_or_listening() {
             "{events:?}"
         );
         let first = events.swap_remove(0);
-        let began = Instant::now();
-        let ended = loop {
-            let events = good(session.execute("import time; time.sleep(0.5)").await);
-            if let Some(event) = events.outcome.network.events.into_iter().next() {
-                break event;
-            }
-            assert!(
-                began.elapsed() < Duration::from_secs(120),
-                "nobody was told of its end"
-            );
-        };
-        assert!(
-            !ended.open && ended.error.is_none() && ended.bytes_out == 1,
-            "{ended:?}"
-        );
+        let ended = ended(session, "1").await;
+        assert!(ended.error.is_none() && ended.bytes_out == 1, "{ended:?}");
         assert_eq!(ended.started_at.to_bits(), first.started_at.to_bits());
         answer.send(()).expect("a server");
         let heard = good(session.execute("listening.recv(9).decode()").await);
