@@ -349,6 +349,9 @@ pub enum ProviderError {
     LauncherLost(String),
     #[error("set-up failed at {step}: {source}")]
     Setup { step: String, source: std::io::Error },
+    /// The kernel of this machine is in a state in which no sandbox can be started.
+    #[error("the kernel cannot start a sandbox: {why}")]
+    Kernel { why: String, fix: String },
     #[error("the launcher or init broke the protocol: {0}")]
     Protocol(String),
     /// The image that a request names cannot be had, or cannot be used.

@@ -9,7 +9,9 @@ use rustix::process::Resource;
 use crate::host::{runners, spec};
 use crate::init::calls::{Arg, Call, encode};
 use crate::init::landlock::DEVICES;
-use crate::init::plan::{first_to_die, install, limit_calls, no_capabilities, no_new_privileges};
+use crate::init::plan::{
+    first_to_die, install, is_limit_of, limit_calls, no_capabilities, no_new_privileges,
+};
 use crate::policies::{FilterOptions, PreparedFilters};
 pub use crate::sys::agent_wire as wire;
 
@@ -169,7 +171,7 @@ fn calls(stage: &Stage, surroundings: &Surroundings, streams: usize, has_landloc
             .into_iter()
             .map(|call| {
                 // Not every kernel has these, and none of them is a wall.
-                let of = |resource: u32| call.args.get(1) == Some(&Arg::Number(i64::from(resource)));
+                let of = |resource: u32| is_limit_of(&call, resource);
                 let minor = [
                     libc::RLIMIT_MSGQUEUE,
                     libc::RLIMIT_SIGPENDING,
@@ -216,9 +218,9 @@ fn calls(stage: &Stage, surroundings: &Surroundings, streams: usize, has_landloc
     }
     let options = FilterOptions {
         memory_accounted: surroundings.memory_accounted,
-        count_processes: false,
+        supervised: false,
     };
-    if let Some(program) = PreparedFilters::all().get(options) {
+    if let Some(program) = PreparedFilters::all().guest(options) {
         calls.push(install(program, "Seccomp"));
     }
     calls

@@ -25,12 +25,13 @@ mod sys;
 mod weaken;
 mod wire;
 
+pub use host::machine_limits::{MachineLimit, machine_limits};
 pub use host::pool::PoolSettings;
 pub use host::provider::NativeProvider;
 pub use host::stdin::{Pump, pump};
 pub use host::toolchain::find as find_toolchain;
 pub use host::tree::descendants;
-pub use policies::{Rule, RuleAction, rules};
+pub use policies::{Rule, RuleAction, arguments, rules};
 
 /// For the fuzz target: reads one frame as the engine reads what a sandbox sends.
 #[doc(hidden)]

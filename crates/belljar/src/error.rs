@@ -122,7 +122,9 @@ impl Error {
             Self::Denied { denial, .. } => Some(&denial.fix),
             Self::Elsewhere { hint, .. } => hint.as_deref(),
             Self::Environment(error) => Some(error.hint()),
-            Self::Provider(ProviderError::ControlMissing { fix, .. }) => Some(fix),
+            Self::Provider(ProviderError::ControlMissing { fix, .. } | ProviderError::Kernel { fix, .. }) => {
+                Some(fix)
+            }
             Self::Provider(ProviderError::Io { source, .. } | ProviderError::Setup { source, .. })
                 if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) =>
             {

@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use belljar_core::ProviderError;
 use tokio::sync::oneshot;
 
 use super::group::SandboxGroup;
+use super::kernel_state::{self, START_TIMEOUT};
 use super::leash::Leash;
 use super::nursery::Nursery;
 use super::probe;
@@ -18,9 +18,6 @@ use super::sandbox::failed;
 use super::shell;
 use crate::sys;
 use crate::wire::{self, Incoming, InitEvent, Note};
-
-/// How long an init may say nothing, on a machine that is very busy.
-const RAISING: Duration = Duration::from_secs(20);
 
 /// A sandbox whose init knows all that it has to do.
 #[derive(Debug)]
@@ -47,7 +44,8 @@ impl Filling {
     /// Waits until everything is in its place.
     pub(crate) fn wait(mut self) -> Result<Raised, ProviderError> {
         loop {
-            let (events, fds) = wire::receive_within(&self.control, RAISING).map_err(unheard)?;
+            let (events, fds) =
+                wire::receive_within(&self.control, START_TIMEOUT).map_err(|error| self.unheard(error))?;
             if self.hear(events, fds)? {
                 return self.raised();
             }
@@ -66,10 +64,10 @@ impl Filling {
         let mut incoming = Incoming::default();
         loop {
             let next = shell::next_events(&control, &mut incoming);
-            let heard = tokio::time::timeout(RAISING, next).await;
+            let heard = tokio::time::timeout(START_TIMEOUT, next).await;
             let (events, fds) = heard
                 .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-                .map_err(unheard)?;
+                .map_err(|error| filling.unheard(error))?;
             if filling.hear(events, fds)? {
                 break;
             }
@@ -90,6 +88,14 @@ impl Filling {
             Err(_) => false,
         };
         Ok(self.work_dir.is_some() && self.files.as_slice().is_empty() && is_in)
+    }
+
+    /// The error where nothing is heard of init.
+    fn unheard(&self, error: io::Error) -> ProviderError {
+        if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) {
+            return kernel_state::hung(shell::host_pid(self.leash.pidfd()), "start", START_TIMEOUT);
+        }
+        unheard(error)
     }
 
     /// What kept a guest from being asked for, if something did.

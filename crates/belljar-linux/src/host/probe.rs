@@ -7,6 +7,7 @@ use std::io;
 use belljar_core::{Control, ProviderError, Support};
 
 use super::cgroup::{Bounds, NoHierarchy};
+use super::kernel_state;
 use super::shell::step_text;
 use crate::sys;
 use crate::wire::StepFailure;
@@ -271,6 +272,7 @@ pub(crate) fn explain(failure: &StepFailure) -> ProviderError {
                 "mounts are refused inside the namespaces: look at AppArmor or SELinux rules for user namespaces",
             )
         }
+        _ if failure.errno == kernel_state::ENOTSUPP => kernel_state::no_filter_memory(),
         "Landlock" => missing(Control::Landlock, "see `belljar doctor`"),
         "Seccomp" | "CountProcesses" => missing(Control::Seccomp, "see `belljar doctor`"),
         step => {

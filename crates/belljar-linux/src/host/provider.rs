@@ -125,7 +125,7 @@ fn is_loss(error: &ProviderError) -> bool {
 pub(crate) fn prepare(shared: &Arc<Shared>, plan: &Plan) -> Result<(), ProviderError> {
     // What a sandbox has here must have been seen once.
     if !shared.is_warm() && shared.pool_settings().warm {
-        let notes = super::trial::attempt(shared)?;
+        let notes = super::trial::attempt(shared, None)?;
         shared.saw_proc(notes.contains(&Note::ProcMounted));
     }
     let Some(outline) = warm::outline(shared, plan) else {

@@ -21,7 +21,7 @@ use super::shared::Shared;
 use super::shell::{Shell, step_text};
 use super::spec::{self, Machine};
 use super::watch::Watch;
-use super::{collect, probe, provider, put, receipt, warm};
+use super::{collect, kernel_state, probe, provider, put, receipt, warm};
 use crate::doors;
 use crate::weaken;
 use crate::wire::{InitRequest, Note, StepFailure};
@@ -47,6 +47,8 @@ pub(crate) struct NativeSandbox {
     pub(super) used: Usage,
     /// Whether init has said that nothing but itself is left.
     pub(super) is_empty: bool,
+    /// Why its processes could not be killed.
+    hung: Option<ProviderError>,
 }
 
 impl NativeSandbox {
@@ -82,6 +84,7 @@ impl NativeSandbox {
             leftovers: VecDeque::new(),
             used: Usage::default(),
             is_empty: false,
+            hung: None,
         };
         let has_proc = sandbox.notes.contains(&Note::ProcMounted);
         sandbox.machine.count_processes &= has_proc;
@@ -174,9 +177,25 @@ impl NativeSandbox {
         Ended::Lost("the warm interpreter that it was forked from was killed from outside".to_owned())
     }
 
+    /// Kills every process of the sandbox and waits until all of them are gone.
     pub(super) async fn end_all(&mut self) {
         self.shell.kill();
-        self.shell.gone().await;
+        let init = self.shell.init_pid();
+        if !self.shell.gone().await {
+            self.hung = Some(kernel_state::hung(init, "die", kernel_state::KILL_TIMEOUT));
+        }
+    }
+
+    /// The error of a sandbox that does not start. Its processes are killed, but not waited for: they may hang in the kernel.
+    pub(super) fn not_started(&mut self) -> ProviderError {
+        let error = kernel_state::hung(self.shell.init_pid(), "start", kernel_state::start_timeout());
+        self.shell.kill();
+        error
+    }
+
+    /// Fails where processes of the sandbox could not be killed.
+    pub(super) fn check_dead(&mut self) -> Result<(), ProviderError> {
+        self.hung.take().map_or(Ok(()), Err)
     }
 
     /// Sends away a guest that waits, so that another one can be started.
@@ -359,7 +378,10 @@ impl Sandbox for NativeSandbox {
         };
         Box::pin(async move {
             remains.shell.kill();
-            remains.shell.gone().await;
+            let init = remains.shell.init_pid();
+            if !remains.shell.gone().await {
+                return Err(kernel_state::hung(init, "die", kernel_state::KILL_TIMEOUT));
+            }
             remains.group.map_or(Ok(()), SandboxGroup::remove)
         })
     }
@@ -367,6 +389,7 @@ impl Sandbox for NativeSandbox {
     fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), ProviderError>> {
         Box::pin(async move {
             self.end_all().await;
+            self.check_dead()?;
             let removed = match self.group.take() {
                 Some(group) => group.remove(),
                 None => Ok(()),

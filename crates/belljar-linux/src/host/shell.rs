@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use super::kernel_state::KILL_TIMEOUT;
 use super::leash::Leash;
 use super::nursery::Nursery;
 use super::raise::RaisedShell;
@@ -121,15 +122,21 @@ impl Shell {
     }
 
     /// Waits until the kernel has cleared everything away. A process that is gone leaves no other
-    /// of its pid namespace behind.
-    pub(crate) async fn gone(&mut self) {
-        if let Some(ended) = self.ended.take() {
-            let _ = ended.await;
+    /// of its pid namespace behind. False where a process does not die: one that hangs in the kernel cannot be killed.
+    pub(crate) async fn gone(&mut self) -> bool {
+        match self.ended.take() {
+            Some(ended) => tokio::time::timeout(KILL_TIMEOUT, ended).await.is_ok(),
+            None => true,
         }
+    }
+
+    /// Init, as the host numbers it.
+    pub(crate) fn init_pid(&self) -> Option<i32> {
+        host_pid(self.leash.pidfd())
     }
 }
 
-fn host_pid(process: &OwnedFd) -> Option<i32> {
+pub(super) fn host_pid(process: &OwnedFd) -> Option<i32> {
     let about = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
     sys::process::pid_in_fdinfo(&std::fs::read_to_string(about).ok()?)
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::channel::{Channel, Incoming};
 use super::guest::{Fate, Told};
+use super::kernel_state::start_timeout;
 use super::output::Output;
 use super::sandbox::{NativeSandbox, failed};
 use super::stdin::Pump;
@@ -22,6 +23,8 @@ use crate::wire::InitRequest;
 struct Started {
     output: Output,
     fate: Fate,
+    /// Whether init has still to report that it runs.
+    starts: bool,
     /// Of one that is no descendant of init.
     pidfd: Option<OwnedFd>,
     /// Kept while it runs.
@@ -82,6 +85,7 @@ impl NativeSandbox {
             }
         };
         let mut stop = io.stop.unwrap_or_else(|| Box::pin(std::future::pending()));
+        let start_deadline = tokio::time::Instant::now() + start_timeout();
         let ended = loop {
             tokio::select! {
                 // Limits come before output: a guest that never stops printing must not outrun them.
@@ -94,8 +98,14 @@ impl NativeSandbox {
                     self.end_all().await;
                     break Ended::Stopped;
                 }
+                () = tokio::time::sleep_until(start_deadline), if started.starts => {
+                    return Err(self.not_started());
+                }
                 told = started.fate.next(&mut self.shell) => match told {
-                    Ok(Told::Started(notes)) => self.observe(notes),
+                    Ok(Told::Started(notes)) => {
+                        started.starts = false;
+                        self.observe(notes);
+                    }
                     Ok(Told::NotStarted(failure)) => break self.cannot_start(stage, &failure)?,
                     Ok(Told::Ended(end)) => {
                         self.is_empty = true;
@@ -115,6 +125,7 @@ impl NativeSandbox {
                 }
             }
         };
+        self.check_dead()?;
         // Everything that could write is dead by now, so all it wrote is in the pipes.
         started.output.drain(&mut keep);
         Ok(StageEnd {
@@ -135,6 +146,7 @@ impl NativeSandbox {
         Ok(sent.is_ok().then(|| Started {
             output,
             fate: Fate::default(),
+            starts: true,
             pidfd: None,
             _pump: pump,
             channel: None,
@@ -172,6 +184,7 @@ impl NativeSandbox {
         Ok(Some(Started {
             output: guest.output,
             fate: guest.fate,
+            starts: false,
             pidfd: guest.pidfd,
             _pump: pump,
             channel: Some(guest.channel),

@@ -11,6 +11,7 @@ use belljar_core::{Limits, ProviderError, Stage, Usage};
 use super::channel::Channel;
 use super::guest::{Fate, Guest, Told};
 use super::interpreter::{Interpreter, Next};
+use super::kernel_state::start_timeout;
 use super::output::Output;
 use super::sandbox::{NativeSandbox, failed};
 use super::{probe, spec, stdin};
@@ -43,7 +44,11 @@ impl NativeSandbox {
         let not_started = |error| failed("start", "an interpreter", error);
         self.shell.send(&request, &fds).await.map_err(not_started)?;
         let mut fate = Fate::default();
-        match fate.next(&mut self.shell).await.map_err(not_started)? {
+        let started = tokio::time::timeout(start_timeout(), fate.next(&mut self.shell)).await;
+        let Ok(started) = started else {
+            return Err(self.not_started());
+        };
+        match started.map_err(not_started)? {
             Told::Started(notes) => self.observe(notes),
             Told::NotStarted(failure) => return Err(probe::explain(&failure)),
             _ => {
@@ -89,6 +94,7 @@ impl NativeSandbox {
                 }
                 Next::Told(Err(_)) => self.init_gone().await,
             };
+            self.check_dead()?;
             // What it printed comes first, then its end.
             if let Some(mut interpreter) = self.interpreter.take() {
                 let words = interpreter.last_words().into_iter();

@@ -1,4 +1,4 @@
-//! Trying the walls out: a sandbox with nothing in it, made and destroyed.
+//! Makes and destroys a trial sandbox, for `belljar doctor`: what was found by looking is corrected by what happens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use belljar_core::{Control, ProviderError, Support};
 
 use super::cgroup::GroupLimits;
-use super::raise::{self, RaisedShell, Wanted};
+use super::raise::{self, RaisedShell, Wanted, WantedGuest};
 use super::shared::Shared;
-use crate::wire::{CgroupJoin, Note, RootSpec, ShellNetwork, ShellSpec};
+use crate::wire::{CgroupJoin, GuestLimits, GuestSpec, Note, RootSpec, ShellNetwork, ShellSpec};
 
-/// Corrects what was found by looking with what happens when it is done.
+/// Corrects `controls` by what happens when a sandbox is made and a guest is started in it.
 pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Support>) {
-    match attempt(shared) {
+    match attempt(shared, None).and_then(|notes| start_guest(shared).map(|()| notes)) {
         Ok(notes) => {
             if let Some(Note::ProcAbsent(errno)) =
                 notes.iter().find(|note| matches!(note, Note::ProcAbsent(_)))
@@ -35,6 +35,9 @@ pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Suppo
         Err(ProviderError::ControlMissing { control, why, fix }) => {
             controls.insert(control, Support::Absent { why, fix });
         }
+        Err(ProviderError::Kernel { why, fix }) => {
+            controls.insert(Control::Seccomp, Support::Absent { why, fix });
+        }
         Err(error) => {
             let why = format!("a trial sandbox could not be made: {error}");
             controls.insert(
@@ -48,7 +51,39 @@ pub(crate) fn apply(shared: &Arc<Shared>, controls: &mut BTreeMap<Control, Suppo
     }
 }
 
-pub(super) fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> {
+/// Starts a program that does not exist: every restriction of a guest is in force before the kernel looks for it.
+fn start_guest(shared: &Arc<Shared>) -> Result<(), ProviderError> {
+    let machine = shared.machine();
+    let spec = GuestSpec {
+        argv: vec!["/belljar-trial".to_owned()],
+        env: Vec::new(),
+        file_write: true,
+        writable: Vec::new(),
+        no_network: true,
+        limits: GuestLimits {
+            cpu_seconds: 1,
+            file_size: 0,
+            open_files: 16,
+            tasks: 4,
+            processes: 1,
+            data: None,
+        },
+        memory_accounted: machine.memory_accounted,
+        count_processes: machine.count_processes,
+        wall_millis: 60_000,
+    };
+    let guest = WantedGuest { spec, zygote: None };
+    match attempt(shared, Some(guest)) {
+        Err(ProviderError::Setup { step, source })
+            if step == "Exec" && source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Ok(())
+        }
+        result => result.map(drop),
+    }
+}
+
+pub(super) fn attempt(shared: &Arc<Shared>, guest: Option<WantedGuest>) -> Result<Vec<Note>, ProviderError> {
     let host = shared.root().clone();
     let nursery = shared.new_nursery(RootSpec {
         trees: host.trees,
@@ -71,7 +106,7 @@ pub(super) fn attempt(shared: &Arc<Shared>) -> Result<Vec<Note>, ProviderError> 
             cpu_percent: None,
         },
         shares: true,
-        guest: None,
+        guest,
         files: None,
     };
     // A thread of its own: the caller may be inside a runtime, which must not be blocked on.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use belljar_core::{Plan, Stage, Warm};
+use belljar_core::{Control, Plan, Stage, Warm};
 
 use super::group::limits_of;
 use super::pool::{Recipe, Shape};
@@ -136,7 +136,8 @@ impl Outline {
                     Errand {
                         purpose: self.purpose,
                         rehearse: ahead && !hurry,
-                        hold: self.purpose == Purpose::Program && !hurry,
+                        // Where no cgroup counts memory it is added up for each process, and the holder's would count twice.
+                        hold: self.purpose == Purpose::Program && !hurry && shared.has(Control::MemoryCgroup),
                     },
                 )),
             }),

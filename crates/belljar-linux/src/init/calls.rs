@@ -18,6 +18,8 @@ pub(crate) struct Call {
     pub optional: bool,
     /// Whether it returns a descriptor for init.
     pub send: bool,
+    /// Whether it is made only after the process has reported that it is ready. Late calls end a list.
+    pub late: bool,
     /// What must stand in the memory of an argument afterwards.
     pub out: Option<(usize, Vec<u8>)>,
 }
@@ -60,6 +62,7 @@ impl Call {
             expect: None,
             optional: false,
             send: false,
+            late: false,
             out: None,
         }
     }
@@ -76,6 +79,11 @@ impl Call {
 
     pub(crate) const fn sent(mut self) -> Self {
         self.send = true;
+        self
+    }
+
+    pub(crate) const fn late(mut self) -> Self {
+        self.late = true;
         self
     }
 
@@ -98,11 +106,14 @@ pub(crate) fn encode(calls: &[Call]) -> Vec<u8> {
         bytes: Vec::new(),
         fixes: Vec::with_capacity(fixes),
     };
+    let late = calls.iter().rev().take_while(|call| call.late).count();
     let calls: Vec<u8> = calls.iter().flat_map(|call| written(call, &mut memory)).collect();
     let count = |number: usize| (number as u32).to_ne_bytes();
     let mut all = Vec::with_capacity(memory.start + memory.bytes.len());
     all.extend(count(fixes));
     all.extend(count(calls.len() / size_of::<list::Call>()));
+    all.extend(count(late));
+    all.extend(count(0));
     for (place, target) in memory.fixes {
         all.extend(count(place));
         all.extend(count(target));

@@ -1,4 +1,4 @@
-//! From a fork of init to a running guest.
+//! Turns a fork of init into a running guest.
 
 use std::ffi::CString;
 use std::io;
@@ -15,7 +15,7 @@ use crate::wire::{self, GuestSpec, StepFailure};
 /// What the fork tells init before it becomes the guest. The channel closes at exec.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum GuestReport {
-    /// The walls stand. Descriptor: where new threads ask to be let in, if processes are counted.
+    /// Every restriction is in force but the late ones. Descriptor: the listener of its filter, if processes are counted.
     Ready,
     Failed(StepFailure),
 }
@@ -37,15 +37,21 @@ fn try_become(
     streams: &[OwnedFd],
     channel: &OwnedFd,
 ) -> Result<io::Error, StepFailure> {
+    // For the test of a kernel that never finishes a start.
+    while weaken::is_off("start") {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
     if !weaken::is_off("defaultsignals") {
         sys::process::reset_signals();
     }
-    let listener = sys::calls::perform(&plan.calls, &plan.fds(streams)).map_err(|failed| StepFailure {
+    let failed = |failed: sys::calls::Failed| StepFailure {
         step: failed.step.to_owned(),
         errno: failed.errno,
-    })?;
-    let fds: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
+    };
+    let performed = sys::calls::perform(&plan.calls, &plan.fds(streams)).map_err(failed)?;
+    let fds: Vec<_> = performed.sent.iter().map(AsFd::as_fd).collect();
     wire::send(channel, &GuestReport::Ready, &fds).map_err(|error| StepFailure::new("Report", error))?;
+    performed.finish().map_err(failed)?;
     if !weaken::is_off("closedescriptors") {
         sys::process::close_from(streams.len() as u32, true)
             .map_err(|error| StepFailure::new("CloseDescriptors", error))?;
@@ -57,7 +63,7 @@ fn try_become(
 pub(super) fn filter_options(spec: &GuestSpec) -> FilterOptions {
     FilterOptions {
         memory_accounted: spec.memory_accounted,
-        count_processes: spec.count_processes && !weaken::is_off("countprocesses"),
+        supervised: spec.count_processes && !weaken::is_off("countprocesses"),
     }
 }
 

@@ -9,6 +9,7 @@ use rustix::process::Pid;
 
 use super::adopt::Adoption;
 use super::guest::{GuestReport, become_guest};
+use super::locks::RecordLocks;
 use super::perform::seal_writable;
 use super::pid_one::{PidOne, STREAMS};
 use super::plan::Plan;
@@ -26,9 +27,12 @@ pub(super) struct Running {
     pub(super) pid: i32,
     /// Of one that is not init's own child: becomes readable when it ends.
     pub(super) adopted: Option<OwnedFd>,
-    /// Where new threads ask to be let in.
+    /// Becomes readable when the process ends that holds its memory.
+    pub(super) holder: Option<OwnedFd>,
+    /// Where new threads and record locks wait for an answer.
     pub(super) listener: Option<OwnedFd>,
     pub(super) room: Room,
+    pub(super) locks: RecordLocks,
     /// When init ends it by itself.
     pub(super) backstop: Option<Instant>,
 }
@@ -95,14 +99,17 @@ impl PidOne<'_> {
             return Ok(());
         };
         let welcomed = adoption.finish().and_then(|arrival| {
-            let ended = Pid::from_raw(arrival.pid)
-                .ok_or(rustix::io::Errno::SRCH)
-                .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()))
-                .map_err(|error| StepFailure::new("Adopt", error))?;
+            let pid = Pid::from_raw(arrival.pid)
+                .ok_or_else(|| StepFailure::new("Adopt", io::ErrorKind::InvalidData))?;
+            let ended = watch_end(pid)?;
             let (spec, held) = (&adoption.spec, adoption.held);
             let mut guest = self.running(spec, arrival.pid, arrival.listener, Some(ended), held);
-            guest.room.leave_out(arrival.holder);
-            if held && arrival.holder.is_none() && guest.listener.is_some() {
+            let holder = arrival.holder.and_then(Pid::from_raw);
+            guest.holder = holder.map(watch_end).transpose()?;
+            if let Some(holder) = holder {
+                guest.room.reserve_for_holder(holder);
+            }
+            if held && holder.is_none() && guest.listener.is_some() {
                 // There is room for one, which is not to be filled by another.
                 guest
                     .room
@@ -137,12 +144,14 @@ impl PidOne<'_> {
         Running {
             pid,
             adopted,
+            holder: None,
             listener,
             room: Room::new(
                 self.has_proc,
                 spec.limits.processes,
                 spec.limits.tasks + u64::from(held),
             ),
+            locks: RecordLocks::default(),
             backstop: backstop(spec.wall_millis),
         }
     }
@@ -155,9 +164,8 @@ impl PidOne<'_> {
         sys::process::kill_everything_else();
     }
 
-    /// Makes room for one thread that is about to be made and lets it go on, or forgets the listener
-    /// once nobody can ask.
-    pub(super) fn let_in(&mut self, asked: bool) -> io::Result<()> {
+    /// Answers one call that waits: makes room for a new thread, counts a record lock. Forgets the listener once nobody can ask.
+    pub(super) fn answer_call(&mut self, asked: bool) -> io::Result<()> {
         let Some(guest) = &mut self.guest else {
             return Ok(());
         };
@@ -168,6 +176,13 @@ impl PidOne<'_> {
             return Ok(());
         };
         match sys::filter::receive(listener.as_fd()) {
+            Ok(Some(notice)) if i64::from(notice.number) == libc::SYS_fcntl => {
+                if guest.locks.admit() {
+                    sys::filter::let_go_on(listener.as_fd(), notice)
+                } else {
+                    sys::filter::refuse(listener.as_fd(), notice, libc::ENOLCK)
+                }
+            }
             Ok(Some(notice)) => {
                 // Where no room could be made, for want of memory perhaps, the kernel refuses the thread.
                 let _ = guest.room.one_more(notice.task);
@@ -180,6 +195,15 @@ impl PidOne<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// The process that held the guest's memory is dead: its task is no longer reserved.
+    pub(super) fn holder_ended(&mut self) -> io::Result<()> {
+        let Some(guest) = &mut self.guest else {
+            return Ok(());
+        };
+        guest.holder = None;
+        guest.room.release_holder()
     }
 
     /// Reaps whatever has ended. When the guest itself has, everything it left behind goes with it.
@@ -210,8 +234,7 @@ impl PidOne<'_> {
             sys::process::kill_everything_else();
         }
         // A process whose parent dies becomes our child before that parent can be reaped, and all of
-        // them are dying: once we have no child, the namespace is empty. (Of an adopted guest its holder may
-        // be left, which is no child of ours and already on its way out: it runs no instruction any more.)
+        // them are dying: once we have no child, the namespace is empty.
         while let Some(reaped) = sys::process::reap_next()? {
             cpu_time += reaped.cpu_time;
         }
@@ -221,6 +244,12 @@ impl PidOne<'_> {
         };
         self.tell(event, None)
     }
+}
+
+/// A descriptor that becomes readable when the process ends.
+fn watch_end(pid: Pid) -> Result<OwnedFd, StepFailure> {
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+        .map_err(|error| StepFailure::new("Adopt", error))
 }
 
 /// When init ends a guest by itself that has so long.

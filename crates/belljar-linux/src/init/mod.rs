@@ -7,10 +7,12 @@
 
 mod adopt;
 pub(crate) mod calls;
+pub(crate) mod exit_slot;
 mod files;
 mod guest;
 mod guests;
 pub(crate) mod landlock;
+mod locks;
 mod perform;
 mod pid_one;
 pub(crate) mod plan;

@@ -19,6 +19,7 @@ pub(crate) struct Raising<'a> {
     pub spec: &'a ShellSpec,
     /// The socket to the engine.
     pub control: BorrowedFd<'a>,
+    pub exit_slot: Option<BorrowedFd<'a>>,
     /// Trees that go below scratch memory, each with its detached mount.
     pub late: &'a [(&'a Tree, OwnedFd)],
     pub notes: Vec<Note>,
@@ -62,6 +63,7 @@ impl Raising<'_> {
         sys::process::close_all_but(
             [self.control]
                 .into_iter()
+                .chain(self.exit_slot)
                 .chain(self.late.iter().map(|(_, mount)| mount.as_fd())),
         )
     }

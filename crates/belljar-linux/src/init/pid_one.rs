@@ -13,17 +13,18 @@ use rustix::time::Timespec;
 use super::adopt::Adoption;
 use super::guests::{Running, backstop};
 use super::perform::Raising;
-use super::{files, steps};
+use super::{exit_slot, files, steps};
 use crate::policies::PreparedFilters;
 use crate::sys;
 use crate::weaken;
 use crate::wire::{self, Incoming, InitEvent, InitRequest, Note, RootSpec, ShellSpec, StepFailure, Tree};
 
-/// Runs as pid 1 until the engine hangs up. Never returns.
+/// Runs as pid 1 until the engine hangs up, then waits for its exit slot, if it has one, and ends its guests. Never returns.
 pub(crate) fn run(
     root: &RootSpec,
     spec: &ShellSpec,
     control: &OwnedFd,
+    exit_slot: Option<&OwnedFd>,
     late: &[(&Tree, OwnedFd)],
     filters: &PreparedFilters,
 ) -> ! {
@@ -31,6 +32,7 @@ pub(crate) fn run(
         root,
         spec,
         control: control.as_fd(),
+        exit_slot: exit_slot.map(AsFd::as_fd),
         late,
         notes: Vec::new(),
     };
@@ -46,13 +48,27 @@ pub(crate) fn run(
     let has_proc = notes.contains(&Note::ProcMounted);
     // The trees are attached now; their descriptors would only be something to leak.
     let stand = above_streams(control.as_fd()).and_then(|control| {
-        close_all_but(control.as_fd())?;
-        PidOne::new(control, has_proc, filters)
+        let exit_slot = exit_slot.map(|slot| above_streams(slot.as_fd())).transpose()?;
+        close_all_but(exit_slot.iter().chain([&control]))?;
+        Ok((PidOne::new(control, has_proc, filters)?, exit_slot))
     });
     match stand {
-        Ok(mut init) => sys::process::exit_now(if init.serve(notes).is_ok() { 0 } else { 1 }),
+        Ok((mut init, exit_slot)) => {
+            let served = init.serve(notes);
+            if let Some(slot) = &exit_slot {
+                exit_slot::take(slot);
+                end_guests();
+            }
+            sys::process::exit_now(if served.is_ok() { 0 } else { 1 })
+        }
         Err(error) => give_up(control, "TakeStand", error),
     }
+}
+
+/// Kills every process of the jail and waits until all of them are gone, before this process's own exit gives back its slot.
+fn end_guests() {
+    sys::process::kill_everything_else();
+    while let Ok(Some(_)) = sys::process::reap_next() {}
 }
 
 /// The same descriptor under a number that no stream of a guest will have.
@@ -70,11 +86,11 @@ fn give_up(control: &OwnedFd, step: &str, error: io::Error) -> ! {
     sys::process::exit_now(1)
 }
 
-fn close_all_but(control: BorrowedFd<'_>) -> io::Result<()> {
+fn close_all_but<'a>(kept: impl Iterator<Item = &'a OwnedFd>) -> io::Result<()> {
     if weaken::is_off("closeforeigndescriptors") {
         return Ok(());
     }
-    sys::process::close_all_but([control].into_iter())
+    sys::process::close_all_but(kept.map(AsFd::as_fd))
 }
 
 /// Standard input, output and error, and the control channel of a runner.
@@ -122,10 +138,12 @@ fn wait(waits: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Result<()> 
 enum Source {
     Engine,
     Children,
-    /// Threads that ask to be let in.
-    Threads,
+    /// New threads and record locks that wait for an answer.
+    Calls,
     /// The end of a guest that is not init's own child.
     Adopted,
+    /// The end of the process that holds the guest's memory.
+    Holder,
     /// A guest on its way in.
     Coming,
 }
@@ -165,8 +183,9 @@ impl<'a> PidOne<'a> {
             let sources = [
                 (Source::Engine, Some(&self.control)),
                 (Source::Children, Some(&self.children)),
-                (Source::Threads, guest.and_then(|guest| guest.listener.as_ref())),
+                (Source::Calls, guest.and_then(|guest| guest.listener.as_ref())),
                 (Source::Adopted, guest.and_then(|guest| guest.adopted.as_ref())),
+                (Source::Holder, guest.and_then(|guest| guest.holder.as_ref())),
                 (
                     Source::Coming,
                     self.adoption.as_ref().map(|adoption| &adoption.channel),
@@ -203,9 +222,10 @@ impl<'a> PidOne<'a> {
             }
             // Whoever asks for room is served before anybody's end is looked at, the engine last.
             for source in [
-                Source::Threads,
+                Source::Calls,
                 Source::Children,
                 Source::Adopted,
+                Source::Holder,
                 Source::Coming,
                 Source::Engine,
             ] {
@@ -213,9 +233,10 @@ impl<'a> PidOne<'a> {
                     continue;
                 };
                 match source {
-                    Source::Threads => self.let_in(flags.contains(PollFlags::IN))?,
+                    Source::Calls => self.answer_call(flags.contains(PollFlags::IN))?,
                     Source::Children => self.reap()?,
                     Source::Adopted => self.end_adopted()?,
+                    Source::Holder => self.holder_ended()?,
                     Source::Coming => self.welcome()?,
                     Source::Engine => {
                         if !self.obey()? {

@@ -17,6 +17,9 @@ use crate::wire::{GuestLimits, GuestSpec, Note, StepFailure};
 #[derive(Debug)]
 pub(super) struct Plan {
     pub calls: Vec<Call>,
+    /// Calls that come after the report. The limit of open files is one: it also bounds how many descriptors all processes
+    /// of a uid may have in flight between sockets, the report sends one, and other guests of the uid may have some in flight.
+    late: Vec<Call>,
     /// What holds once all of it is done.
     pub notes: Vec<Note>,
     /// Goes with the calls, after the streams.
@@ -33,6 +36,7 @@ impl Plan {
     ) -> Result<Self, StepFailure> {
         let mut plan = Self {
             calls: Vec::new(),
+            late: Vec::new(),
             notes: Vec::new(),
             ruleset: None,
         };
@@ -45,6 +49,7 @@ impl Plan {
             plan.add(&step, name, spec, start, streams, filters)
                 .map_err(|error| StepFailure::new(name, error))?;
         }
+        plan.calls.append(&mut plan.late);
         Ok(plan)
     }
 
@@ -109,10 +114,13 @@ impl Plan {
             }
             GuestStep::Seccomp => {
                 let options = filter_options(spec);
-                let program = filters
-                    .get(options)
-                    .ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOENT))?;
-                self.filter(name, program, options.count_processes);
+                let program = match start {
+                    Start::Exec => filters.guest(options),
+                    // The zygote's own filter, which its fork has too, does the rest.
+                    Start::Warm { .. } => filters.fork(options),
+                };
+                let program = program.ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOENT))?;
+                self.filter(name, program, options.supervised);
                 self.notes.push(Note::Seccomp);
             }
             // These are no calls but code of whoever carries out the plan.
@@ -128,7 +136,13 @@ impl Plan {
     fn rlimits(&mut self, name: &'static str, limits: &GuestLimits, beside: u64) {
         // A lower limit of the host's own stays: it cannot be raised without privileges.
         let ceiling = |resource| getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        self.calls.extend(limit_calls(name, limits, beside, ceiling));
+        for call in limit_calls(name, limits, beside, ceiling) {
+            if is_limit_of(&call, libc::RLIMIT_NOFILE) {
+                self.late.push(call.late());
+            } else {
+                self.calls.push(call);
+            }
+        }
     }
 
     fn filter(&mut self, name: &'static str, program: &Program, listen: bool) {
@@ -188,6 +202,9 @@ pub(crate) fn no_capabilities(name: &'static str, known: i64, calls: &mut Vec<Ca
     calls.push(Call::new(name, libc::SYS_capget, args).expect(0).leaving(1, none));
 }
 
+/// How many signals and timers a guest may have pending.
+pub(crate) const MAX_PENDING_SIGNALS: u64 = 1024;
+
 /// The calls that limit a guest, none of them above what `ceiling` says.
 pub(crate) fn limit_calls(
     name: &'static str,
@@ -206,7 +223,11 @@ pub(crate) fn limit_calls(
         (libc::RLIMIT_DATA, Resource::Data, limits.data),
         (libc::RLIMIT_MEMLOCK, Resource::Memlock, Some(64 << 10)),
         (libc::RLIMIT_MSGQUEUE, Resource::Msgqueue, Some(819_200)),
-        (libc::RLIMIT_SIGPENDING, Resource::Sigpending, Some(1024)),
+        (
+            libc::RLIMIT_SIGPENDING,
+            Resource::Sigpending,
+            Some(MAX_PENDING_SIGNALS),
+        ),
         (libc::RLIMIT_NICE, Resource::Nice, Some(0)),
         (libc::RLIMIT_RTPRIO, Resource::Rtprio, Some(0)),
     ];
@@ -216,6 +237,11 @@ pub(crate) fn limit_calls(
         Some(limit(name, number, value, value))
     })
     .collect()
+}
+
+/// Whether a call sets that limit.
+pub(crate) fn is_limit_of(call: &Call, resource: u32) -> bool {
+    call.number == libc::SYS_prlimit64 && call.args.get(1) == Some(&Arg::Number(i64::from(resource)))
 }
 
 /// Installs a filter.

@@ -39,8 +39,10 @@ pub(super) struct Room {
     settled: Instant,
     /// Whether a process may have been born under the limit that was there before.
     unsure: bool,
-    /// A process that is not the guest's own doing, and does not count.
-    left_out: Option<Pid>,
+    /// The process that holds a warm guest's memory. It is not the guest's own and does not count.
+    holder: Option<Pid>,
+    /// Whether the holder lives. A dead one has no task reserved, whether its parent has reaped it or not.
+    holder_lives: bool,
 }
 
 impl Room {
@@ -59,13 +61,23 @@ impl Room {
             limit,
             settled: Instant::now(),
             unsure: false,
-            left_out: None,
+            holder: None,
+            holder_lives: false,
         }
     }
 
-    /// This process is not counted.
-    pub(super) fn leave_out(&mut self, pid: Option<i32>) {
-        self.left_out = pid.and_then(Pid::from_raw);
+    /// Reserves a task for the holder of the guest's memory, which is not counted as a process.
+    pub(super) fn reserve_for_holder(&mut self, pid: Pid) {
+        self.holder = Some(pid);
+        self.holder_lives = true;
+    }
+
+    /// Takes the holder's task back. A guest that killed its holder and was quick to use the task has a process too many, which is
+    /// killed.
+    pub(super) fn release_holder(&mut self) -> io::Result<()> {
+        self.holder_lives = false;
+        self.most = self.most.saturating_sub(1);
+        self.settle()
     }
 
     /// Makes room for the thread that `task` is about to make. Beyond `most` the kernel refuses it.
@@ -95,9 +107,9 @@ impl Room {
         };
         let (mut pids, threads) = look(self.proc.insert(proc).as_fd())?;
         let found = pids.len();
-        pids.retain(|pid| Some(*pid) != self.left_out);
-        let uncounted = (found - pids.len()) as u64;
-        let wanted = tasks_for(self.processes) + uncounted + threads + self.expected.len() as u64;
+        pids.retain(|pid| Some(*pid) != self.holder);
+        let reserved = u64::from(self.holder_lives && pids.len() < found);
+        let wanted = tasks_for(self.processes) + reserved + threads + self.expected.len() as u64;
         let before = std::mem::replace(&mut self.limit, wanted.min(self.most));
         self.settled = Instant::now();
         let limit = Rlimit {
@@ -124,7 +136,7 @@ impl Room {
 
 /// A `/proc` that is attached nowhere and hides nothing. In the guest's own, a program that it cannot read hides a process
 /// even from init. Most guests start no thread, so it is made for those that do.
-fn own_proc() -> io::Result<OwnedFd> {
+pub(super) fn own_proc() -> io::Result<OwnedFd> {
     let own = mounts::procfs(&[("subset", "pid")])?;
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(&own, ".", flags, Mode::empty())?)

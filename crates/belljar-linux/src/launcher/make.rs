@@ -49,13 +49,13 @@ impl Launcher {
         for tree in &spec.trees {
             trees.push(clone_tree(tree, ids, &mut notes)?);
         }
-        // The nursery waits on this until its ids are mapped; it closes if the launcher dies before.
+        // The nursery waits on this until its ids are mapped. Afterwards it closes when the launcher exits.
         let (go_launcher, go_nursery) = at("Channel", wire::pair())?;
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, None))? {
             Side::Child => {
                 drop(go_launcher);
                 birth::wait_for_parent(&go_nursery);
-                nursery::run(spec, control, trees, notes, &self.filters);
+                nursery::run(spec, control, &go_nursery, trees, notes, &self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),
         };
@@ -74,7 +74,13 @@ impl Launcher {
             let _ = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL);
             return at("MapIds", Err(error));
         }
-        self.nurseries.insert(pid, Nursery { number, pidfd, ids });
+        let nursery = Nursery {
+            number,
+            pidfd,
+            alive: go_launcher,
+            ids,
+        };
+        self.nurseries.insert(pid, nursery);
         Ok(())
     }
 

@@ -9,14 +9,22 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::Timespec;
 
 use crate::host::cgroup;
 use crate::nursery::IdBlock;
 use crate::policies::PreparedFilters;
 use crate::sys;
 use crate::wire::{self, Incoming, LauncherEvent, LauncherRequest};
+
+/// How long nurseries may take to exit by themselves: thousands of jails exit a few at a time.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a nursery may take to die once it is killed. A process that hangs in the kernel never does.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs until the engine hangs up. Never returns.
 pub(crate) fn main() -> ! {
@@ -33,13 +41,7 @@ fn serve() -> io::Result<()> {
     let _ = rustix::thread::set_name(c"bj-launcher");
     // A terminal's Ctrl-C is for the engine, which ends things in order.
     let _ = rustix::process::setsid();
-    // Descriptors of many sandboxes pass through here at once. A guest's limit is its own.
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let most = rustix::process::Rlimit {
-        current: files.maximum,
-        ..files
-    };
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, most);
+    raise_limits();
     let mut launcher = Launcher {
         children: sys::process::child_events()?,
         nurseries: HashMap::new(),
@@ -51,6 +53,29 @@ fn serve() -> io::Result<()> {
     // However it came to its end, also while the engine was being told of another's: nothing is left.
     launcher.end_everything();
     heard
+}
+
+/// Raises the limits that the kernel counts for all sandboxes of this launcher together: descriptors in flight, pending signals, tasks. A user
+/// namespace remembers the limits of the process that made it, and the sum of all sandboxes below it cannot exceed them. A
+/// guest's own limits are set for each guest.
+fn raise_limits() {
+    for resource in [Resource::Nofile, Resource::Sigpending, Resource::Nproc] {
+        let limit = getrlimit(resource);
+        let unlimited = Rlimit {
+            current: None,
+            maximum: None,
+        };
+        // With CAP_SYS_RESOURCE there need be no limit. Descriptors have one all the same, which is the kernel's.
+        if resource == Resource::Nofile || setrlimit(resource, unlimited).is_err() {
+            let _ = setrlimit(
+                resource,
+                Rlimit {
+                    current: limit.maximum,
+                    ..limit
+                },
+            );
+        }
+    }
 }
 
 struct Launcher {
@@ -67,6 +92,8 @@ struct Launcher {
 struct Nursery {
     number: u64,
     pidfd: OwnedFd,
+    /// Tells the nursery, as long as it is open, that the launcher is there.
+    alive: OwnedFd,
     /// Host ids that no other nursery has meanwhile.
     ids: Option<IdBlock>,
 }
@@ -118,20 +145,36 @@ impl Launcher {
         Ok(ended)
     }
 
-    /// The engine is gone: nothing may outlive it. With a nursery goes its whole pid namespace.
+    /// Ends everything: nothing may outlive the engine. Each nursery exits by itself, and first ends its jails, a few at a time
+    /// (see `init/exit_slot.rs`). One that does not is killed, and its whole pid namespace with it.
     fn end_everything(&mut self) {
+        for nursery in self.nurseries.values() {
+            // This side says nothing more, which the nursery sees as the launcher's exit.
+            let _ = rustix::net::shutdown(&nursery.alive, rustix::net::Shutdown::Both);
+        }
+        self.wait_for_nurseries(EXIT_TIMEOUT);
         for nursery in self.nurseries.values() {
             let _ = rustix::process::pidfd_send_signal(&nursery.pidfd, rustix::process::Signal::KILL);
         }
-        while !self.nurseries.is_empty() {
-            let mut waits = [PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN)];
-            let _ = poll(&mut waits, None);
-            if self.reap().is_err() {
-                break;
-            }
-        }
+        self.wait_for_nurseries(KILL_TIMEOUT);
         if let Some((subtrees, prefix)) = &self.groups {
             cgroup::remove_all(subtrees, prefix);
+        }
+    }
+
+    /// Waits until all nurseries are gone, or so long.
+    fn wait_for_nurseries(&mut self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        while !self.nurseries.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let mut waits = [PollFd::from_borrowed_fd(self.children.as_fd(), PollFlags::IN)];
+            let _ = poll(&mut waits, Timespec::try_from(left).ok().as_ref());
+            if self.reap().is_err() {
+                return;
+            }
         }
     }
 }

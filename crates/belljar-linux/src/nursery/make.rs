@@ -107,7 +107,8 @@ impl Nursery<'_> {
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, cgroup))? {
             Side::Child => {
                 birth::wait_for_parent(&go);
-                init::run(self.spec, spec, &init_end, &self.late, self.filters);
+                let exit_slot = self.exit_slots.slot(number);
+                init::run(self.spec, spec, &init_end, exit_slot, &self.late, self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),
         };

@@ -16,8 +16,8 @@ use crate::wire::{Note, RootSpec};
 /// What a nursery holds while it raises its root.
 pub(super) struct Raising<'a> {
     pub spec: &'a RootSpec,
-    /// The descriptors to keep: the socket to the engine, a handle of the host's `/proc`.
-    pub keep: [BorrowedFd<'a>; 2],
+    /// The descriptors to keep: the sockets to the engine and to the launcher, a handle of the host's `/proc`.
+    pub keep: [BorrowedFd<'a>; 3],
     /// One detached mount for each of the spec's trees.
     pub trees: &'a [OwnedFd],
     pub root: Option<OwnedFd>,

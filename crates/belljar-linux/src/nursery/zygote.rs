@@ -78,8 +78,8 @@ fn become_zygote(
     });
     let fds = fds.into_iter().collect::<Result<Vec<OwnedFd>, _>>()?;
     let handles: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    sys::calls::perform(&calls(id, filter, handles.len()), &handles)
-        .map_err(|failed| io::Error::from_raw_os_error(failed.errno))?;
+    let calls = calls(id, filter, handles.len());
+    sys::calls::perform(&calls, &handles).map_err(|failed| io::Error::from_raw_os_error(failed.errno))?;
     sys::process::close_from(handles.len() as u32, true)?;
     let strings = |words: Vec<String>| {
         words

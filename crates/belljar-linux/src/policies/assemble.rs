@@ -23,10 +23,17 @@ pub(super) enum Decision {
 
 impl Decision {
     pub(super) const ALLOW: Self = Self::Answer(Answer::Allow);
-    pub(super) const REFUSE: Self = Self::Answer(Answer::Refuse);
-    pub(super) const UNKNOWN: Self = Self::Answer(Answer::Unknown);
+    /// EPERM.
+    pub(super) const REFUSE: Self = Self::errno(libc::EPERM);
+    /// ENOSYS, as on a kernel that does not have the call.
+    pub(super) const UNKNOWN: Self = Self::errno(libc::ENOSYS);
     pub(super) const HAND_OVER: Self = Self::Answer(Answer::HandOver);
     pub(super) const KILL: Self = Self::Answer(Answer::Kill);
+
+    /// The call fails with this error.
+    pub(super) const fn errno(errno: i32) -> Self {
+        Self::Answer(Answer::Errno(errno as u16))
+    }
 }
 
 pub(super) fn load(word: Word, then: Decision) -> Decision {
@@ -41,17 +48,15 @@ pub(super) fn when(is: Comparison, yes: Decision, no: Decision) -> Decision {
     }
 }
 
-/// What the kernel is told about a call.
+/// What the filter returns for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Answer {
     Allow,
-    /// EPERM.
-    Refuse,
-    /// ENOSYS, as on a kernel that does not have the call.
-    Unknown,
-    /// It waits until whoever holds the listener lets it go on.
+    /// The call fails with this error.
+    Errno(u16),
+    /// The call waits until the process that holds the listener answers it.
     HandOver,
-    /// The end of the process.
+    /// The kernel kills the process.
     Kill,
 }
 
@@ -96,8 +101,7 @@ impl Answer {
     pub(super) const fn value(self) -> u32 {
         match self {
             Self::Allow => libc::SECCOMP_RET_ALLOW,
-            Self::Refuse => libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
-            Self::Unknown => libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+            Self::Errno(errno) => libc::SECCOMP_RET_ERRNO | errno as u32,
             Self::HandOver => libc::SECCOMP_RET_USER_NOTIF,
             Self::Kill => libc::SECCOMP_RET_KILL_PROCESS,
         }
@@ -301,7 +305,7 @@ mod tests {
     fn jumps_further_than_eight_bits_arrive() {
         // A thousand comparisons one after another, half of which lead to what lies at the very end.
         let far = Decision::Mask(0xff, Decision::REFUSE.into());
-        let mut chain = Decision::Answer(Answer::Unknown);
+        let mut chain = Decision::UNKNOWN;
         for number in (0..1000).rev() {
             let yes = if number % 2 == 0 {
                 far.clone()
@@ -316,8 +320,8 @@ mod tests {
         assert!(instructions(program.bytes()).any(|instruction| instruction.code == code::JUMP));
         for number in 0..1100 {
             let expected = match number {
-                1000.. => Answer::Unknown,
-                _ if number % 2 == 0 => Answer::Refuse,
+                1000.. => Answer::Errno(libc::ENOSYS as u16),
+                _ if number % 2 == 0 => Answer::Errno(libc::EPERM as u16),
                 _ => Answer::Allow,
             };
             assert_eq!(
@@ -328,7 +332,7 @@ mod tests {
         }
         assert_eq!(
             answer(&program, &numbered(1 << 31)),
-            Answer::Refuse.value(),
+            Answer::Errno(libc::EPERM as u16).value(),
             "the longest jump"
         );
     }

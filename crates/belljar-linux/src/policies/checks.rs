@@ -1,13 +1,14 @@
-//! What the checks on arguments come to.
+//! Compiles the checks on arguments into decisions.
 //!
-//! The kernel reads these arguments as 32-bit integers, so only their low words are looked at: what
-//! is above must not matter. A pointer is the exception.
+//! The kernel reads these arguments as 32-bit integers, so only their low words are compared: the high word must not
+//! matter. A pointer is the exception.
 
+use super::arguments::{self, Request};
 use super::assemble::{Comparison, Decision, Word, load, when};
-use super::compile::FilterOptions;
+use super::compile::{FilterOptions, search};
 use super::table::Check;
 
-/// Refuses a call, or lets it through.
+/// The decision for a call with this check.
 pub(super) fn decide(check: Check, options: FilterOptions) -> Decision {
     use Comparison::{AnyBit, Equal};
     match check {
@@ -15,21 +16,11 @@ pub(super) fn decide(check: Check, options: FilterOptions) -> Decision {
         Check::AccountedMemory => Decision::REFUSE,
         Check::CloneFlags => clone_flags(options),
         Check::Socket => socket(),
-        Check::FileControl => {
-            const F_NOTIFY: u32 = 1026;
-            let requests = [libc::F_SETLEASE as u32, F_NOTIFY];
-            load(
-                Word::Low(1),
-                one_of(&requests, &Decision::REFUSE, Decision::ALLOW),
-            )
-        }
-        Check::Ioctl => {
-            let requests = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
-            load(
-                Word::Low(1),
-                one_of(&requests, &Decision::REFUSE, Decision::ALLOW),
-            )
-        }
+        Check::FileControl => load(Word::Low(1), file_control(options)),
+        Check::Ioctl => load(Word::Low(1), ioctl()),
+        Check::ProcessControl => load(Word::Low(0), listed(arguments::PRCTL, libc::EINVAL)),
+        Check::SocketOption => load(Word::Low(1), socket_option()),
+        Check::FilterOperation => load(Word::Low(0), listed(arguments::SECCOMP, libc::EINVAL)),
         Check::Mode(mode) => set_id(mode),
         Check::CreateMode { flags, mode } => load(
             Word::Low(flags),
@@ -66,6 +57,7 @@ pub(super) fn decide(check: Check, options: FilterOptions) -> Decision {
     }
 }
 
+const F_NOTIFY: u32 = 1026;
 const TASK_LIMIT: u32 = libc::RLIMIT_NPROC as _;
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
@@ -88,11 +80,80 @@ fn one_of(values: &[u32], yes: &Decision, no: Decision) -> Decision {
     })
 }
 
-/// A new thread waits for init's answer, where processes are counted; a new process does not: see
-/// `init/room.rs`.
+/// Allows the listed requests; any other number fails with `errno`.
+fn listed(requests: &[Request], errno: i32) -> Decision {
+    let allowed = requests.iter().map(|request| (request.number, Decision::ALLOW));
+    select(allowed, &Decision::errno(errno))
+}
+
+/// Requests that type into a terminal are refused, so that nobody takes them for a file without a terminal.
+fn ioctl() -> Decision {
+    let allowed = arguments::IOCTL
+        .iter()
+        .map(|request| (request.number, Decision::ALLOW));
+    let refused = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32]
+        .into_iter()
+        .map(|number| (number, Decision::REFUSE));
+    select(allowed.chain(refused), &Decision::errno(libc::ENOTTY))
+}
+
+/// The decision of each listed number, and `otherwise` for the numbers between them.
+fn select(listed: impl Iterator<Item = (u32, Decision)>, otherwise: &Decision) -> Decision {
+    let mut listed: Vec<_> = listed.collect();
+    listed.sort_by_key(|(number, _)| *number);
+    let mut ranges = vec![(0, otherwise.clone())];
+    for (number, decision) in listed {
+        if ranges.last().is_some_and(|(first, _)| *first == number) {
+            ranges.pop();
+        }
+        ranges.push((number, decision));
+        if let Some(next) = number.checked_add(1) {
+            ranges.push((next, otherwise.clone()));
+        }
+    }
+    ranges.dedup_by(|later, earlier| later.1 == earlier.1);
+    search(&ranges)
+}
+
+/// A record lock waits for init's answer where a listener is there to give one: see `init/locks.rs`.
+fn file_control(options: FilterOptions) -> Decision {
+    let lock = if options.supervised {
+        Decision::HAND_OVER
+    } else {
+        Decision::ALLOW
+    };
+    let allowed = arguments::FCNTL
+        .iter()
+        .map(|request| (request.number, Decision::ALLOW));
+    let locks = arguments::RECORD_LOCKS
+        .iter()
+        .map(|request| (request.number, lock.clone()));
+    let refused = [arguments::PIPE_SIZE, libc::F_SETLEASE as u32, F_NOTIFY]
+        .into_iter()
+        .map(|number| (number, Decision::REFUSE));
+    select(
+        allowed.chain(locks).chain(refused),
+        &Decision::errno(libc::EINVAL),
+    )
+}
+
+fn socket_option() -> Decision {
+    let unknown = Decision::errno(libc::ENOPROTOOPT);
+    let levels = arguments::SETSOCKOPT.iter().map(|level| {
+        (
+            level.level,
+            load(Word::Low(2), listed(level.options, libc::ENOPROTOOPT)),
+        )
+    });
+    select(levels, &unknown)
+}
+
+/// Refuses new namespaces, and children that are not the caller's own: a sibling would be a child of the process that started
+/// the guest, outside of the tree that is watched. Where processes are counted, a new thread waits for init's answer; a new
+/// process does not: see `init/room.rs`.
 fn clone_flags(options: FilterOptions) -> Decision {
     use Comparison::AnyBit;
-    let made = if options.count_processes {
+    let made = if options.supervised {
         Decision::HAND_OVER
     } else {
         Decision::ALLOW
@@ -103,7 +164,7 @@ fn clone_flags(options: FilterOptions) -> Decision {
     load(
         Word::Low(0),
         when(
-            AnyBit(NEW_NAMESPACES),
+            AnyBit(NEW_NAMESPACES | libc::CLONE_PARENT as u32),
             Decision::REFUSE,
             when(AnyBit(libc::CLONE_THREAD as u32), thread, Decision::ALLOW),
         ),

@@ -10,75 +10,109 @@ use super::assemble::{Comparison, Decision, Program, Word, load, when};
 use super::checks::decide;
 use super::table::{Rule, RuleAction, rules};
 
-/// What of the machine the program depends on.
+/// The properties of machine and sandbox that change the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FilterOptions {
-    /// A memory cgroup counts what no process shows.
+    /// A memory cgroup counts memory that no process shows.
     pub memory_accounted: bool,
-    /// Hand new threads over to init, which makes room for them. Such a program needs a listener.
-    pub count_processes: bool,
+    /// New threads and record locks are handed over to init, which counts them. Such a program needs a listener.
+    pub supervised: bool,
 }
 
 impl FilterOptions {
-    /// All that a guest may be asked to have.
+    /// Every combination that a guest may have.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         [(true, true), (true, false), (false, true), (false, false)]
             .into_iter()
-            .map(|(memory_accounted, count_processes)| Self {
+            .map(|(memory_accounted, supervised)| Self {
                 memory_accounted,
-                count_processes,
+                supervised,
             })
     }
 }
 
-/// Programs that were compiled before they are needed: the launcher has time for that while the
+/// Programs that are compiled before they are needed: the launcher has time for that while the
 /// engine is busy, and every init inherits them.
 #[derive(Debug)]
 pub(crate) struct PreparedFilters {
     guests: HashMap<FilterOptions, Program>,
+    forks: HashMap<FilterOptions, Program>,
     zygote: Program,
 }
 
-/// What putting a fork into a shell takes beyond what a guest may call.
-const ZYGOTE: [libc::c_long; 2] = [libc::SYS_setns, libc::SYS_prlimit64];
+/// Calls that a zygote and its forks make while a fork enters its jail, and that a guest may not make, or not so.
+const ZYGOTE: [libc::c_long; 3] = [libc::SYS_setns, libc::SYS_prlimit64, libc::SYS_seccomp];
+/// The options of a zygote's own filter.
+const ZYGOTE_OPTIONS: FilterOptions = FilterOptions {
+    memory_accounted: true,
+    supervised: false,
+};
 
 impl PreparedFilters {
     pub(crate) fn all() -> Self {
-        let mut table = rules();
-        let guests = FilterOptions::all()
-            .map(|options| (options, compile(&table, options)))
-            .collect();
-        for rule in &mut table {
-            if ZYGOTE.contains(&rule.number) {
-                rule.action = RuleAction::Allow;
-            }
-        }
-        let of_zygote = FilterOptions {
-            memory_accounted: true,
-            count_processes: false,
+        let table = rules();
+        let by_options = |compile: &dyn Fn(FilterOptions) -> Program| {
+            FilterOptions::all()
+                .map(|options| (options, compile(options)))
+                .collect()
         };
         Self {
-            guests,
-            zygote: compile(&table, of_zygote),
+            guests: by_options(&|options| compile(&table, options)),
+            forks: by_options(&|options| compile_fork(&table, options)),
+            zygote: compile(&zygote_table(&table), ZYGOTE_OPTIONS),
         }
     }
 
-    /// For a warm interpreter that forks guests.
+    /// The filter of a warm interpreter. Its forks inherit it, as one object in the kernel.
     pub(crate) const fn zygote(&self) -> &Program {
         &self.zygote
     }
 
-    pub(crate) fn get(&self, options: FilterOptions) -> Option<&Program> {
+    /// The filter of a guest that is forked by init.
+    pub(crate) fn guest(&self, options: FilterOptions) -> Option<&Program> {
         self.guests.get(&options)
+    }
+
+    /// The filter that a fork of a zygote installs on top of the zygote's own. Together they decide as `guest` does.
+    pub(crate) fn fork(&self, options: FilterOptions) -> Option<&Program> {
+        self.forks.get(&options)
     }
 }
 
+/// The table of a zygote: the guest's, and what entering a jail takes.
+pub(super) fn zygote_table(table: &[Rule]) -> Vec<Rule> {
+    let mut table = table.to_vec();
+    for rule in &mut table {
+        if ZYGOTE.contains(&rule.number) {
+            rule.action = RuleAction::Allow;
+        }
+    }
+    table
+}
+
+/// Compiles only the rules in which a guest differs from its zygote. Of several filters the kernel takes the strictest answer, and
+/// a refusal is stricter than handing over. The program is a tenth of the full one: the kernel compiles each into memory of which
+/// the whole machine has a fixed budget, and frees each through a shared work queue.
+pub(super) fn compile_fork(table: &[Rule], options: FilterOptions) -> Program {
+    let differs = |rule: &&Rule| {
+        let ours = action_decision(rule.action, options);
+        ZYGOTE.contains(&rule.number) || ours != action_decision(rule.action, ZYGOTE_OPTIONS)
+    };
+    let rows = table.iter().filter(differs);
+    let decisions = rows.map(|rule| (rule.number as u32, action_decision(rule.action, options)));
+    let numbers = search(&ranges(decisions.collect(), &Decision::ALLOW));
+    Program::assemble(&load(Word::Number, numbers))
+}
+
 pub(super) fn compile(table: &[Rule], options: FilterOptions) -> Program {
-    let numbers = search(&ranges(table, options));
+    let decisions = table
+        .iter()
+        .map(|rule| (rule.number as u32, action_decision(rule.action, options)));
+    let numbers = search(&ranges(decisions.collect(), &Decision::UNKNOWN));
     for_this_architecture(when(Comparison::AtLeast(X32_BIT), Decision::KILL, numbers))
 }
 
-/// What is left of a program where seccomp is switched off and threads are still counted.
+/// The program where seccomp is switched off and threads are still counted.
 #[cfg(feature = "weaken")]
 pub(crate) fn count_alone() -> Program {
     let thread = Comparison::AnyBit(libc::CLONE_THREAD as u32);
@@ -89,7 +123,7 @@ pub(crate) fn count_alone() -> Program {
     ))
 }
 
-/// Decides by the number; a call for another architecture has another meaning for it, and is deadly.
+/// Decides by the number. A call of another architecture numbers its calls differently, and kills the process.
 fn for_this_architecture(numbers: Decision) -> Program {
     Program::assemble(&load(
         Word::Architecture,
@@ -112,36 +146,36 @@ pub(super) const ARCHITECTURE: u32 = 0xc000_00f3;
 /// x32 calls carry x86-64's architecture and this bit in their number.
 pub(super) const X32_BIT: u32 = 0x4000_0000;
 
-/// Neighbouring numbers with the same decision, by the first of them; the last range has no end.
+/// Ranges of numbers with the same decision, by their first number; the last range has no end.
 type Ranges = Vec<(u32, Decision)>;
 
-fn ranges(table: &[Rule], options: FilterOptions) -> Ranges {
-    let known: BTreeMap<u32, Decision> = table
-        .iter()
-        .map(|rule| {
-            let decision = match rule.action {
-                RuleAction::Allow => Decision::ALLOW,
-                RuleAction::Deny => Decision::REFUSE,
-                RuleAction::Check(check) => decide(check, options),
-            };
-            (rule.number as u32, decision)
-        })
-        .collect();
+/// Numbers that have no decision of their own get `otherwise`.
+fn ranges(known: BTreeMap<u32, Decision>, otherwise: &Decision) -> Ranges {
     let mut ranges = Ranges::new();
     let mut next = 0;
     for (number, decision) in known {
         if number > next {
-            ranges.push((next, Decision::UNKNOWN));
+            ranges.push((next, otherwise.clone()));
         }
         ranges.push((number, decision));
         next = number + 1;
     }
-    ranges.push((next, Decision::UNKNOWN));
+    ranges.push((next, otherwise.clone()));
     ranges.dedup_by(|later, earlier| later.1 == earlier.1);
     ranges
 }
 
-fn search(ranges: &[(u32, Decision)]) -> Decision {
+fn action_decision(action: RuleAction, options: FilterOptions) -> Decision {
+    match action {
+        RuleAction::Allow => Decision::ALLOW,
+        RuleAction::Deny => Decision::REFUSE,
+        RuleAction::Unsupported => Decision::errno(libc::EOPNOTSUPP),
+        RuleAction::Check(check) => decide(check, options),
+    }
+}
+
+/// A binary search for the range of the number that was loaded.
+pub(super) fn search(ranges: &[(u32, Decision)]) -> Decision {
     match ranges {
         [] => Decision::UNKNOWN,
         [(_, only)] => only.clone(),

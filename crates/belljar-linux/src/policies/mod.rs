@@ -4,6 +4,7 @@
 //! would on an older one. Known and dangerous ones fail with EPERM. A foreign architecture or an
 //! x32 number ends the process.
 
+pub mod arguments;
 mod assemble;
 mod checks;
 mod compile;

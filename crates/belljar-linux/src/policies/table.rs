@@ -12,6 +12,8 @@ pub enum RuleAction {
     Allow,
     /// Refused with EPERM.
     Deny,
+    /// Refused with EOPNOTSUPP, as on a file system that does not have it.
+    Unsupported,
     /// Allowed unless its arguments ask for what the reason names.
     Check(Check),
 }
@@ -19,14 +21,20 @@ pub enum RuleAction {
 /// Conditions on arguments that a filter can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// No new namespaces, and no thread that the kernel would refuse after init has made room for it.
+    /// No new namespaces, no siblings, and no thread that the kernel would refuse after init has made room for it.
     CloneFlags,
     /// Families UNIX, INET, INET6; streams and datagrams; TCP and UDP.
     Socket,
-    /// Not the requests that hold up or watch others who open the file.
+    /// The requests of `arguments::FCNTL` and `arguments::RECORD_LOCKS`.
     FileControl,
-    /// Not the terminal requests that type into it.
+    /// The requests of `arguments::IOCTL`.
     Ioctl,
+    /// The requests of `arguments::PRCTL`.
+    ProcessControl,
+    /// The options of `arguments::SETSOCKOPT`.
+    SocketOption,
+    /// The operations of `arguments::SECCOMP`.
+    FilterOperation,
     /// No setuid or setgid bit in the mode, which is this argument.
     Mode(u8),
     /// The same, where a flag argument asks for a new file.
@@ -89,7 +97,7 @@ mod numbers {
 
 /// Every rule, in the order of the reasons.
 pub fn rules() -> Vec<Rule> {
-    use RuleAction::{Allow, Check as If, Deny};
+    use RuleAction::{Allow, Check as If, Deny, Unsupported};
     let mut rows = Vec::with_capacity(400);
 
     group!(rows, Allow, "reading and writing descriptors it already has",
@@ -100,8 +108,9 @@ pub fn rules() -> Vec<Rule> {
         SYS_faccessat SYS_faccessat2 SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_getdents64 SYS_readlinkat
         SYS_getcwd SYS_chdir SYS_fchdir SYS_truncate SYS_ftruncate SYS_fallocate SYS_renameat SYS_renameat2 SYS_linkat SYS_symlinkat SYS_unlinkat SYS_mkdirat
         SYS_fchown SYS_fchownat SYS_utimensat SYS_umask SYS_getxattr SYS_lgetxattr SYS_fgetxattr SYS_listxattr SYS_llistxattr SYS_flistxattr
-        SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr SYS_setxattrat SYS_getxattrat SYS_listxattrat
-        SYS_removexattrat SYS_cachestat);
+        SYS_removexattr SYS_lremovexattr SYS_fremovexattr SYS_getxattrat SYS_listxattrat SYS_removexattrat SYS_cachestat);
+    group!(rows, Unsupported, "extended attributes: the kernel charges POSIX ACLs to nobody, and a filter cannot see an attribute's name",
+        SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_setxattrat);
     group!(
         rows,
         If(Check::CreateMode { flags: 2, mode: 3 }),
@@ -131,12 +140,24 @@ pub fn rules() -> Vec<Rule> {
         SYS_futex SYS_futex_waitv SYS_futex_wake SYS_futex_wait SYS_futex_requeue SYS_rseq SYS_gettid SYS_getpid SYS_getppid SYS_getpgid SYS_setpgid SYS_getsid
         SYS_setsid SYS_kill SYS_tkill SYS_tgkill SYS_pidfd_open SYS_pidfd_send_signal SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn
         SYS_rt_sigpending SYS_rt_sigtimedwait SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo SYS_rt_sigsuspend SYS_sigaltstack
-        SYS_restart_syscall SYS_signalfd4 SYS_prctl SYS_getrusage SYS_times);
+        SYS_restart_syscall SYS_signalfd4 SYS_getrusage SYS_times);
     group!(
         rows,
         If(Check::CloneFlags),
-        "new threads and processes, but no new namespaces",
+        "new threads and processes, but no new namespaces, and no siblings, which nobody would watch",
         SYS_clone
+    );
+    group!(
+        rows,
+        If(Check::ProcessControl),
+        "settings of its own processes, by an allowlist of requests",
+        SYS_prctl
+    );
+    group!(
+        rows,
+        If(Check::FilterOperation),
+        "questions about filters; filters of its own would use up a budget of the whole machine",
+        SYS_seccomp
     );
     group!(
         rows,
@@ -173,8 +194,8 @@ pub fn rules() -> Vec<Rule> {
     group!(rows, Allow, "who it is; without capabilities it cannot become another",
         SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getresuid SYS_getresgid SYS_getgroups SYS_setuid SYS_setgid SYS_setreuid SYS_setregid SYS_setresuid
         SYS_setresgid SYS_setfsuid SYS_setfsgid SYS_setgroups SYS_capget SYS_capset);
-    group!(rows, Allow, "filters of its own on top of ours",
-        SYS_seccomp SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self);
+    group!(rows, Allow, "Landlock rules of its own on top of ours",
+        SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self);
     group!(
         rows,
         If(Check::Personality),
@@ -195,11 +216,17 @@ pub fn rules() -> Vec<Rule> {
         SYS_socket SYS_socketpair);
     group!(rows, Allow, "work on sockets it has",
         SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_connect SYS_getsockname SYS_getpeername SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_sendmmsg
-        SYS_recvmmsg SYS_getsockopt SYS_setsockopt SYS_shutdown);
+        SYS_recvmmsg SYS_getsockopt SYS_shutdown);
+    group!(
+        rows,
+        If(Check::SocketOption),
+        "options of sockets, by an allowlist; no filters, which would use up a budget of the whole machine",
+        SYS_setsockopt
+    );
     group!(
         rows,
         If(Check::Ioctl),
-        "requests to devices it has, but never typing into a terminal",
+        "terminals, descriptor flags and network interfaces, by an allowlist of requests",
         SYS_ioctl
     );
 
@@ -240,7 +267,7 @@ pub fn rules() -> Vec<Rule> {
     group!(
         rows,
         If(Check::FileControl),
-        "work on descriptors it has, but no leases and no notices: they reach whoever else opens the file",
+        "work on descriptors it has, by an allowlist of requests; record locks are counted by init",
         SYS_fcntl
     );
     group!(rows, Deny, "watching or placing what is not its own",

@@ -1,34 +1,72 @@
-//! The compiled programs against the table, read once more in the plainest way.
+//! Compares the compiled programs with a second, plain reading of the table.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::arguments::{self, Request};
 use super::assemble::{Answer, Program};
-use super::compile::{ARCHITECTURE, FilterOptions, X32_BIT, compile};
+use super::compile::{ARCHITECTURE, FilterOptions, PreparedFilters, X32_BIT, compile};
 use super::interpret::{Call, answer, instructions};
 use super::table::{Check, Rule, RuleAction, rules};
 
-/// What the table says about a call.
+const REFUSED: Answer = Answer::Errno(libc::EPERM as u16);
+
+/// The answer that the table demands for a call.
 fn expected(table: &[Rule], options: FilterOptions, call: &Call) -> Answer {
     if call.architecture != ARCHITECTURE || call.number >= X32_BIT {
         return Answer::Kill;
     }
     let Some(rule) = table.iter().find(|rule| rule.number == i64::from(call.number)) else {
-        return Answer::Unknown;
+        return Answer::Errno(libc::ENOSYS as u16);
     };
-    let refused = match rule.action {
-        RuleAction::Allow => false,
-        RuleAction::Deny => true,
-        RuleAction::Check(check) => is_refused(check, options, call.arguments),
+    match rule.action {
+        RuleAction::Allow => Answer::Allow,
+        RuleAction::Deny => REFUSED,
+        RuleAction::Unsupported => Answer::Errno(libc::EOPNOTSUPP as u16),
+        RuleAction::Check(check) => checked_answer(check, options, call.arguments),
+    }
+}
+
+fn checked_answer(check: Check, options: FilterOptions, arguments: [u64; 6]) -> Answer {
+    let int = |argument: u8| arguments[usize::from(argument)] as i32;
+    let has = |list: &[Request], argument: u8| {
+        let number = int(argument) as u32;
+        list.iter().any(|request| request.number == number)
     };
-    let thread = call.arguments[0] as i32 & libc::CLONE_THREAD != 0;
-    if refused {
-        Answer::Refuse
-    } else if options.count_processes && rule.name == "clone" && thread {
+    let handed_over = if options.supervised {
         Answer::HandOver
     } else {
         Answer::Allow
+    };
+    let listed = |is_listed: bool, errno: i32| {
+        if is_listed {
+            Answer::Allow
+        } else {
+            Answer::Errno(errno as u16)
+        }
+    };
+    match check {
+        // TIOCSTI, TIOCLINUX.
+        Check::Ioctl if matches!(int(1), 0x5412 | 0x541c) => REFUSED,
+        Check::Ioctl => listed(has(arguments::IOCTL, 1), libc::ENOTTY),
+        Check::ProcessControl => listed(has(arguments::PRCTL, 0), libc::EINVAL),
+        Check::FilterOperation => listed(has(arguments::SECCOMP, 0), libc::EINVAL),
+        Check::SocketOption => {
+            let mut levels = arguments::SETSOCKOPT.iter();
+            let level = levels.find(|level| level.level as i32 == int(1));
+            listed(
+                level.is_some_and(|level| has(level.options, 2)),
+                libc::ENOPROTOOPT,
+            )
+        }
+        Check::FileControl if has(arguments::RECORD_LOCKS, 1) => handed_over,
+        // Leases, notices, pipe sizes.
+        Check::FileControl if matches!(int(1), 1024 | 1026 | 1031) => REFUSED,
+        Check::FileControl => listed(has(arguments::FCNTL, 1), libc::EINVAL),
+        _ if is_refused(check, options, arguments) => REFUSED,
+        Check::CloneFlags if int(0) & libc::CLONE_THREAD != 0 => handed_over,
+        _ => Answer::Allow,
     }
 }
 
@@ -38,7 +76,7 @@ fn is_refused(check: Check, options: FilterOptions, arguments: [u64; 6]) -> bool
     match check {
         Check::AccountedMemory => !options.memory_accounted,
         Check::CloneFlags => {
-            let namespaces = [
+            let never = [
                 0x80, // NEWTIME
                 libc::CLONE_NEWNS,
                 libc::CLONE_NEWCGROUP,
@@ -47,10 +85,11 @@ fn is_refused(check: Check, options: FilterOptions, arguments: [u64; 6]) -> bool
                 libc::CLONE_NEWUSER,
                 libc::CLONE_NEWPID,
                 libc::CLONE_NEWNET,
+                libc::CLONE_PARENT,
             ];
             let has = |flag| int(0) & flag != 0;
             let whole = has(libc::CLONE_VM) && has(libc::CLONE_SIGHAND);
-            namespaces.into_iter().any(has) || has(libc::CLONE_THREAD) && !whole
+            never.into_iter().any(has) || has(libc::CLONE_THREAD) && !whole
         }
         Check::Socket => {
             let (kind, protocol) = (int(1) & 0xf, int(2));
@@ -63,8 +102,6 @@ fn is_refused(check: Check, options: FilterOptions, arguments: [u64; 6]) -> bool
                 _ => true,
             }
         }
-        Check::FileControl => matches!(int(1), 1024 | 1026),
-        Check::Ioctl => matches!(int(1), 0x5412 | 0x541c),
         Check::Mode(mode) => set_id(mode),
         Check::CreateMode { flags, mode } => {
             let creates = int(flags) & libc::O_CREAT != 0 || int(flags) & 0o20_000_000 != 0;
@@ -75,6 +112,11 @@ fn is_refused(check: Check, options: FilterOptions, arguments: [u64; 6]) -> bool
         Check::LimitOf(argument) => int(argument) == 6,
         Check::PriorityOf(process) => int(process) == 1,
         Check::PriorityOfSome { user } => int(0) == user as i32 || int(1) == 1,
+        Check::FileControl
+        | Check::Ioctl
+        | Check::ProcessControl
+        | Check::SocketOption
+        | Check::FilterOperation => unreachable!("decided by their lists"),
     }
 }
 
@@ -151,7 +193,7 @@ fn small_arguments_get_what_the_table_says() {
     let table = rules();
     let options = FilterOptions {
         memory_accounted: true,
-        count_processes: true,
+        supervised: true,
     };
     let program = compile(&table, options);
     let small = || (0..20).chain([0xffff_ffff, 1 << 32]);
@@ -165,48 +207,69 @@ fn small_arguments_get_what_the_table_says() {
     }
 }
 
-/// What some check looks for, or looks like it.
-const TELLING: [u64; 36] = [
-    0,
-    1,
-    2,
-    6,
-    7,
-    10,
-    16,
-    17,
-    0x0f,
-    0x80,
-    0o644,
-    0o2000,
-    0o4000,
-    0o6755,
-    0o100,
-    0x40_0000,
-    0x41_0000,
-    1024,
-    1025,
-    1026,
-    0x5412,
-    0x541c,
-    0x5413,
-    0x0100,
-    0x0800,
-    0x1_0000,
-    0x1_0900,
-    0x0002_0000,
-    0x0200_0000,
-    0x0400_0000,
-    0x0800_0000,
-    0x1000_0000,
-    0x2000_0000,
-    0x4000_0000,
-    0x0004_0000,
-    0xffff_ffff,
-];
+/// Values that some check compares with, and their neighbours.
+fn telling() -> Vec<u64> {
+    let flags = [
+        0,
+        1,
+        2,
+        6,
+        7,
+        10,
+        16,
+        17,
+        0x0f,
+        0x80,
+        0o644,
+        0o2000,
+        0o4000,
+        0o6755,
+        0o100,
+        0x40_0000,
+        0x41_0000,
+        0x0100,
+        0x0800,
+        0x8000,
+        0x1_0000,
+        0x1_0900,
+        0x0002_0000,
+        0x0200_0000,
+        0x0400_0000,
+        0x0800_0000,
+        0x1000_0000,
+        0x2000_0000,
+        0x4000_0000,
+        0x0004_0000,
+        0xffff_ffff,
+        0x5412,
+        0x541c,
+        1024,
+        1026,
+        1031,
+        37,
+        38,
+        22,
+        26,
+        50,
+        51,
+        52,
+    ];
+    let lists = [
+        arguments::IOCTL,
+        arguments::FCNTL,
+        arguments::PRCTL,
+        arguments::SECCOMP,
+    ];
+    let listed = lists
+        .into_iter()
+        .flatten()
+        .map(|request| u64::from(request.number));
+    let neighbours = listed.flat_map(|number| [number.wrapping_sub(1) & 0xffff_ffff, number, number + 1]);
+    flags.into_iter().chain(neighbours).collect()
+}
 
 fn argument() -> impl Strategy<Value = u64> {
-    let telling = || select(&TELLING[..]);
+    let telling = || select(telling());
     let above = any::<u32>().prop_map(|high| u64::from(high) << 32);
     prop_oneof![
         4 => telling(),
@@ -232,6 +295,53 @@ proptest! {
     }
 }
 
+/// The kernel takes the strictest of two answers: the one whose action is the smaller number, read with its sign.
+fn strictest(answers: [u32; 2]) -> u32 {
+    let action = |answer: &u32| (answer & libc::SECCOMP_RET_ACTION_FULL) as i32;
+    let [first, second] = answers;
+    if action(&first) <= action(&second) {
+        first
+    } else {
+        second
+    }
+}
+
+/// A zygote's filter and the one that its fork adds decide together as the filter of a guest that init forked.
+#[test]
+fn two_filters_decide_like_one() {
+    let filters = PreparedFilters::all();
+    let table = rules();
+    let numbers = (0..1024).chain(X32_BIT - 4..X32_BIT + 1024).chain([u32::MAX]);
+    for options in FilterOptions::all() {
+        let fork = filters.fork(options).unwrap();
+        let compare = |call: &Call| {
+            let both = strictest([answer(filters.zygote(), call), answer(fork, call)]);
+            assert_eq!(
+                both,
+                expected(&table, options, call).value(),
+                "{call:x?} with {options:?}"
+            );
+        };
+        for number in numbers.clone() {
+            for arguments in [[0; 6], [2, 1, 0, 0, 0, 0], [u64::MAX; 6], [0o6000; 6]] {
+                compare(&call(number, arguments));
+                compare(&Call {
+                    architecture: 0x4000_0003,
+                    ..call(number, arguments)
+                });
+            }
+        }
+        for number in checked(&table) {
+            for first in telling() {
+                for second in [0, 1, 6, 7, 0x8000, first] {
+                    compare(&call(number, [first, second, first, 0, 0, 0]));
+                    compare(&call(number, [second, first, first, 0, 0, 0]));
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_program_is_short() {
     for options in FilterOptions::all() {
@@ -239,6 +349,10 @@ fn a_program_is_short() {
         let length = instructions(program.bytes()).count();
         println!("{length} instructions with {options:?}");
         assert!(length < 500, "{length} instructions with {options:?}");
+        let fork = PreparedFilters::all();
+        let length = instructions(fork.fork(options).unwrap().bytes()).count();
+        println!("{length} more for a fork of a zygote");
+        assert!(length < 60, "{length} instructions of a fork with {options:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Installing system-call filters, and answering the calls they hand over.
+//! Receives and answers the calls that a filter hands over, and finds out which filters the kernel takes.
 
 use std::io;
 use std::mem;
@@ -28,6 +28,8 @@ pub(crate) struct Notice {
     id: u64,
     /// The thread that made it, as this pid namespace numbers it.
     pub task: u32,
+    /// The number of the system call.
+    pub number: i32,
 }
 
 /// Takes the next waiting call; `None` where its caller has gone meanwhile.
@@ -40,6 +42,7 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notice>> {
         Ok(_) => Ok(Some(Notice {
             id: notice.id,
             task: notice.pid,
+            number: notice.data.nr,
         })),
         Err(error)
             if matches!(
@@ -53,13 +56,22 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notice>> {
     }
 }
 
-/// Lets the call go on.
+/// Lets the kernel carry out the call.
 pub(crate) fn let_go_on(listener: BorrowedFd<'_>, notice: Notice) -> io::Result<()> {
+    respond(listener, notice, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32)
+}
+
+/// Has the call fail with this error.
+pub(crate) fn refuse(listener: BorrowedFd<'_>, notice: Notice, errno: i32) -> io::Result<()> {
+    respond(listener, notice, -errno, 0)
+}
+
+fn respond(listener: BorrowedFd<'_>, notice: Notice, error: i32, flags: u32) -> io::Result<()> {
     let response = libc::seccomp_notif_resp {
         id: notice.id,
         val: 0,
-        error: 0,
-        flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+        error,
+        flags,
     };
     // SAFETY: the ioctl reads one seccomp_notif_resp, which `response` is.
     let result = unsafe {
@@ -70,7 +82,7 @@ pub(crate) fn let_go_on(listener: BorrowedFd<'_>, notice: Notice) -> io::Result<
         )
     };
     match checked(libc::c_long::from(result)) {
-        // The caller died while we thought.
+        // The caller died meanwhile.
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
         _ => Ok(()),
     }

@@ -10,6 +10,7 @@
 #![no_main]
 
 #[path = "../native/calls.rs"]
+#[expect(dead_code, reason = "the lists of an agent have no late calls")]
 mod calls;
 mod files;
 mod guest;

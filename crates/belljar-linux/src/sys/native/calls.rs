@@ -32,7 +32,11 @@ const EPERM: i32 = 1;
 pub struct Head {
     /// How many places hold the offset of something that must become its address.
     pub fixes: u32,
+    /// All calls, the late ones at their end.
     pub calls: u32,
+    /// How many calls are made only after the process has reported that it is ready.
+    pub late: u32,
+    pub unused: u32,
 }
 
 /// At `place`, eight bytes, the address of `target` is to stand; both are offsets.
@@ -65,10 +69,10 @@ pub struct Failed {
     pub errno: i32,
 }
 
-/// Performs a list in order. Returns the descriptor that is to be sent back, if there is one.
+/// Performs the calls of a list in order, but for the late ones. Returns the descriptor that is to be sent back, if there is one.
 ///
 /// # Safety
-/// The calls must be such that a process may make them in the memory of the list: it is for whoever wrote the list to see to.
+/// The calls must be such that a process may make them in the memory of the list: the author of the list guarantees it.
 pub unsafe fn perform(list: &mut [u8], fds: &[i32]) -> Result<Option<i32>, Failed> {
     let malformed = Failed {
         call: 0,
@@ -93,9 +97,45 @@ pub unsafe fn perform(list: &mut [u8], fds: &[i32]) -> Result<Option<i32>, Faile
             .copy_from_slice(&address);
         at += size_of::<Fix>();
     }
+    let late = (head.late as usize).min(calls);
+    // SAFETY: as the caller guarantees.
+    unsafe { run(list, fds, 0, calls - late) }
+}
+
+/// Performs the late calls of a list that `perform` has performed.
+///
+/// # Safety
+/// As for `perform`.
+pub unsafe fn perform_late(list: &mut [u8], fds: &[i32]) -> Result<(), Failed> {
+    let malformed = Failed {
+        call: 0,
+        errno: EINVAL,
+    };
+    let head: Head = get(list, 0).ok_or(malformed)?;
+    let calls = head.calls as usize;
+    if calls > MOST {
+        return Err(malformed);
+    }
+    let late = (head.late as usize).min(calls);
+    // SAFETY: as the caller guarantees.
+    unsafe { run(list, fds, calls - late, calls) }.map(drop)
+}
+
+/// Performs the calls from `first` up to `end`.
+///
+/// # Safety
+/// As for `perform`.
+unsafe fn run(list: &mut [u8], fds: &[i32], first: usize, end: usize) -> Result<Option<i32>, Failed> {
+    let malformed = Failed {
+        call: first,
+        errno: EINVAL,
+    };
+    let head: Head = get(list, 0).ok_or(malformed)?;
+    let start = list.as_mut_ptr();
+    let mut at = size_of::<Head>() + head.fixes as usize * size_of::<Fix>() + first * size_of::<Call>();
     let mut results = [0i64; MOST];
     let mut sent = None;
-    for index in 0..calls {
+    for index in first..end {
         let failed = |errno| Failed { call: index, errno };
         let call: Call = get(list, at).ok_or(failed(EINVAL))?;
         at += size_of::<Call>();

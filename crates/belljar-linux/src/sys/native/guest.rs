@@ -1,4 +1,4 @@
-//! In a fork of the zygote: into the sandbox, behind its walls.
+//! Takes a fork of the zygote into its jail and restricts it there.
 
 use super::calls::{self, Failed};
 use super::frames::{self, Buffer, Fds};
@@ -57,15 +57,15 @@ pub fn become_guest(
         syscall::exit(127);
     }
     syscall::block_signals(blocked);
-    let done = enter(request.calls, channel, fds, report);
+    let mut done = enter(request.calls, channel, fds, report);
     let holder = if done.is_ok() && request.flags & HOLD != 0 {
         holder::hold()
     } else {
         0
     };
-    let (pid, fd, failed) = match done {
-        Ok(fd) => (syscall::plain(number::GETPID, [0; 3]) as i32, fd, None),
-        Err(failed) => (0, None, Some(failed)),
+    let (pid, fd, failed) = match &done {
+        Ok(entered) => (syscall::plain(number::GETPID, [0; 3]) as i32, entered.sent, None),
+        Err(failed) => (0, None, Some(*failed)),
     };
     let (call, errno) = failed.map_or((-1, 0), |failed| (failed.call as i32, failed.errno));
     let mut answer = [0u8; 16];
@@ -73,7 +73,7 @@ pub fn become_guest(
         place.copy_from_slice(&word.to_le_bytes());
     }
     let sent = frames::send(channel, &answer, fd);
-    if sent.is_err() || failed.is_some() || !close_others() {
+    if sent.is_err() || !done.as_mut().is_ok_and(Entered::finish) || !close_others() {
         if holder > 0 {
             // Or it would hold our descriptors as well, and nobody would see that we have gone.
             const SIGKILL: i64 = 9;
@@ -83,8 +83,23 @@ pub fn become_guest(
     }
 }
 
+/// A fork that has performed both lists, but for the late calls of init's.
+struct Entered {
+    list: &'static mut [u8],
+    /// A descriptor for init.
+    sent: Option<i32>,
+}
+
+impl Entered {
+    /// Performs the late calls.
+    fn finish(&mut self) -> bool {
+        // SAFETY: the sandbox's own init made this list for its guest. No late call takes a descriptor.
+        unsafe { calls::perform_late(self.list, &[]) }.is_ok()
+    }
+}
+
 /// Performs the zygote's list, then init's.
-fn enter(calls: &mut [u8], channel: i32, fds: &Fds, report: Option<i32>) -> Result<Option<i32>, Failed> {
+fn enter(calls: &mut [u8], channel: i32, fds: &Fds, report: Option<i32>) -> Result<Entered, Failed> {
     // SAFETY: the engine made this list for a fork of this zygote.
     unsafe { calls::perform(calls, fds.as_slice()) }.map_err(|failed| Failed {
         // Not of init's list.
@@ -109,7 +124,7 @@ fn enter(calls: &mut [u8], channel: i32, fds: &Fds, report: Option<i32>) -> Resu
         }
         report::tell(pipe);
     }
-    Ok(sent)
+    Ok(Entered { list, sent })
 }
 
 /// Whether a fork will be able to close what is not its own.

@@ -1,22 +1,22 @@
-//! A process that holds a program's memory.
+//! A process that keeps a guest's memory mapped, so that the guest's exit is reported sooner.
 
 use core::arch::asm;
 
 use super::syscall::{self, number};
 
-/// Lets a program's end be told before its memory is taken down. Returns the pid of what does that; 0 where there is
-/// nothing, which only makes the end slower.
+/// Clones a process that shares the guest's memory and sleeps. Returns its pid; 0 where it could not be cloned, which only makes
+/// the guest's exit slower.
 ///
-/// The kernel tells a process's parent of its end only when its memory has been taken down, and for a fork of a warm
-/// interpreter that takes ten times as long as the rest of its end. Unless somebody else has the same memory: then the
-/// end is told at once. So beside a program sleeps a process that shares its memory and does nothing. It stands behind the
-/// same walls, is no child of the program's, and is ended with everything else when the program has ended.
+/// The kernel reports a process's exit only after it has unmapped its memory, which takes a fork of a warm interpreter ten
+/// times as long as the rest of its exit. Where another process has the same memory, nothing is unmapped. The holder runs
+/// guest memory, so it is cloned after every restriction is in force. It has no exit signal: the guest's `wait` does not return it.
+/// It becomes init's child when the guest exits, and is killed and reaped with everything else. Where the guest kills it
+/// before, init takes back the task that was reserved for it (`init/room.rs`).
 pub fn hold() -> i32 {
     const VM: i64 = 0x100;
-    // What we close it has not either.
+    // Descriptors that the guest closes are closed here too.
     const FILES: i64 = 0x400;
-    const PARENT: i64 = 0x8000;
-    // It hears no signal but the one that ends it, so it needs no stack.
+    // With every signal blocked it runs no handler, so it needs no stack.
     let blocked = syscall::block_signals(u64::MAX);
     let result: i64;
     // SAFETY: the new process runs nothing but the loop below, which uses neither memory nor stack.
@@ -37,7 +37,7 @@ pub fn hold() -> i32 {
             "3:",
             wait = const number::PPOLL,
             inlateout("rax") number::CLONE => result,
-            inlateout("rdi") VM | FILES | PARENT => _,
+            inlateout("rdi") VM | FILES => _,
             inlateout("rsi") 0i64 => _,
             inlateout("rdx") 0i64 => _,
             inlateout("r10") 0i64 => _,
@@ -63,7 +63,7 @@ pub fn hold() -> i32 {
             "3:",
             wait = const number::PPOLL,
             inlateout("x8") number::CLONE => _,
-            inlateout("x0") VM | FILES | PARENT => result,
+            inlateout("x0") VM | FILES => result,
             inlateout("x1") 0i64 => _,
             inlateout("x2") 0i64 => _,
             inlateout("x3") 0i64 => _,

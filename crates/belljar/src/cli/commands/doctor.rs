@@ -1,4 +1,4 @@
-//! `belljar doctor`: what this machine gives, what is missing, what that means and the fix.
+//! `belljar doctor`: which controls this machine has, what is missing, what that means, and how to get it.
 
 use std::io::IsTerminal;
 
@@ -22,7 +22,8 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Problem> {
         return Ok(NOT_READY);
     };
     let capabilities = provider.examine();
-    let diagnosis = Diagnosis::of(&capabilities, walls(&engine));
+    let mut diagnosis = Diagnosis::of(&capabilities, walls(&engine));
+    diagnosis.shared_limits = shared_limits();
     if args.json {
         stdout::json(&diagnosis)?;
     } else {
@@ -41,6 +42,43 @@ fn walls(engine: &Engine) -> Vec<Wall> {
     ProviderName::ALL.iter().map(wall).collect()
 }
 
+/// The limits that sandboxes share, for sandboxes with default limits.
+fn shared_limits() -> Vec<SharedLimit> {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let limits = belljar_core::Limits::new(&belljar_core::limits::LimitNumbers::default());
+    limits
+        .map_or_else(|_| Vec::new(), |limits| belljar_linux::machine_limits(&limits))
+        .into_iter()
+        .map(|limit| SharedLimit {
+            name: limit.name,
+            available: limit.available,
+            per_sandbox: limit.per_sandbox,
+            sandboxes: limit.sandboxes(),
+            // As many as a service runs at once by default.
+            enough: limit
+                .sandboxes()
+                .is_none_or(|sandboxes| sandboxes >= PLACES_PER_PROCESSOR * processors),
+            fix: limit.fix,
+        })
+        .collect()
+}
+
+/// How many executions a service runs at once for each processor, by default.
+const PLACES_PER_PROCESSOR: u64 = 8;
+
+/// A limit of the user or of the machine that all sandboxes share.
+#[derive(Serialize)]
+struct SharedLimit {
+    name: &'static str,
+    /// `null` where there is none.
+    available: Option<u64>,
+    per_sandbox: u64,
+    /// How many sandboxes can use their limits to the full; `null` where nothing bounds it.
+    sandboxes: Option<u64>,
+    enough: bool,
+    fix: &'static str,
+}
+
 #[derive(Serialize)]
 struct Diagnosis<'a> {
     /// Whether sandboxes can be made at all.
@@ -51,6 +89,7 @@ struct Diagnosis<'a> {
     languages: Vec<Language>,
     controls: Vec<Finding<'a>>,
     providers: Vec<Wall>,
+    shared_limits: Vec<SharedLimit>,
 }
 
 #[derive(Serialize)]
@@ -92,6 +131,7 @@ impl<'a> Diagnosis<'a> {
             languages: capabilities.languages.keys().copied().collect(),
             controls,
             providers,
+            shared_limits: Vec::new(),
         }
     }
 
@@ -123,7 +163,24 @@ impl<'a> Diagnosis<'a> {
                 }
             }
         }
-        text + "\n" + &self.render_walls(marks) + "\n" + &self.summary()
+        text + "\n" + &self.render_walls(marks) + "\n" + &self.render_shared_limits(marks) + &self.summary()
+    }
+
+    /// Limits that are too small for as many sandboxes as a service runs at once. The others are in the JSON form.
+    fn render_shared_limits(&self, marks: &Marks) -> String {
+        let mut text = String::new();
+        for limit in self.shared_limits.iter().filter(|limit| !limit.enough) {
+            let (available, sandboxes) = (limit.available.unwrap_or(0), limit.sandboxes.unwrap_or(0));
+            text += &format!(
+                "{} {}: {available}, enough for {sandboxes} sandboxes that use their limits to the full ({} each)\n",
+                marks.absent, limit.name, limit.per_sandbox
+            );
+            text += &format!("{}fix: {}\n", " ".repeat(marks.width + 1), limit.fix);
+        }
+        if !text.is_empty() {
+            text = format!("Limits that all sandboxes of this machine share:\n{text}\n");
+        }
+        text
     }
 
     fn render_walls(&self, marks: &Marks) -> String {
@@ -293,6 +350,28 @@ mod tests {
             "{}",
             diagnosis.summary()
         );
+    }
+
+    #[test]
+    fn p60_a_shared_limit_that_is_too_small_is_shown_with_its_fix() {
+        let capabilities = capabilities(&[]);
+        let mut diagnosis = Diagnosis::of(&capabilities, Vec::new());
+        let limit = |name, enough| SharedLimit {
+            name,
+            available: Some(4096),
+            per_sandbox: 1024,
+            sandboxes: Some(4),
+            enough,
+            fix: "raise it",
+        };
+        diagnosis.shared_limits = vec![limit("signals", false), limit("tasks", true)];
+        let text = diagnosis.render(&Marks::PLAIN);
+        assert!(
+            text.contains("no  signals: 4096, enough for 4 sandboxes") && text.contains("fix: raise it"),
+            "{text}"
+        );
+        assert!(!text.contains("tasks:"), "{text}");
+        assert!(!shared_limits().is_empty());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::harness::{Run, Who, everyone};
 
 const EPERM: i32 = 1;
 const ENOSYS: i32 = 38;
+const EOPNOTSUPP: i32 = 95;
 /// uretprobe and uprobe, which the kernel itself lets pass every filter (since 6.12). Where no probe
 /// was set they do nothing but fail.
 const UNFILTERED: [i64; 2] = [335, 336];
@@ -28,6 +29,7 @@ fn refused_calls() -> String {
         let errno = match known.get(&number) {
             None => ENOSYS,
             Some(RuleAction::Deny) => EPERM,
+            Some(RuleAction::Unsupported) => EOPNOTSUPP,
             Some(_) => continue,
         };
         writeln!(table, "{number} {errno}").expect("write to a string");

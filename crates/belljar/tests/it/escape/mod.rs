@@ -13,6 +13,7 @@ mod outputs;
 mod privileges;
 mod protocol;
 mod resources;
+mod shared_kernel;
 mod times;
 
 use std::collections::BTreeMap;

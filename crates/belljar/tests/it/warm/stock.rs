@@ -30,8 +30,8 @@ try: s.connect('\\0planted'); seen.append('socket')
 except OSError: pass
 s = socket.socket(socket.AF_UNIX); s.bind('\\0planted'); s.listen()
 others = [p for p in glob.glob('/proc/[0-9]*') if p not in ('/proc/1', '/proc/%d' % os.getpid())]
-# Beside a warm program sleeps the holder of its memory, whose parent is out of sight.
-others = [p for p in others if 'PPid:\\t0\\n' not in open(p + '/status').read()]
+# The holder of a warm program's memory is the program's own child.
+others = [p for p in others if 'PPid:\\t%d\\n' % os.getpid() not in open(p + '/status').read()]
 if others: seen.append('processes %s' % others)
 import builtins
 if hasattr(builtins, 'planted'): seen.append('memory')
