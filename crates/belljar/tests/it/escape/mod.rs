@@ -9,6 +9,7 @@
 
 mod files;
 mod kernel;
+mod neighbours;
 mod outputs;
 mod privileges;
 mod protocol;
