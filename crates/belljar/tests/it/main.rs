@@ -18,6 +18,7 @@ mod escape;
 mod executable;
 mod fidelity;
 mod harness;
+mod inventory;
 mod languages;
 mod machine;
 mod network;
