@@ -27,6 +27,7 @@ pub(crate) fn markdown() -> String {
          the error that the list of requests names |\n\
          | is refused | `EPERM` |\n\
          | is not supported | `EOPNOTSUPP` |\n\
+         | is ignored | success, and nothing is done |\n\
          | is not on this page, `clone3` and `openat2` among them | `ENOSYS`, as on a kernel that does not have \
          it; programs fall back |\n\
          | is made for another architecture, or with an x32 number | the end of the process |\n",
@@ -39,6 +40,9 @@ pub(crate) fn markdown() -> String {
     section(&mut text, "Refused", &rules, |action| action == RuleAction::Deny);
     section(&mut text, "Not supported", &rules, |action| {
         action == RuleAction::Unsupported
+    });
+    section(&mut text, "Ignored", &rules, |action| {
+        action == RuleAction::Ignored
     });
     text += REQUESTS;
     requests(&mut text, "`ioctl`", "`ENOTTY`", arguments::IOCTL);

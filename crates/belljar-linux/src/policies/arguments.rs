@@ -143,7 +143,7 @@ pub const PRCTL: &[Request] = requests![
 
 /// Options of sockets. Not in it: filters, whose programs use up a budget of the whole machine and are freed by its shared
 /// work queues (`SO_ATTACH_FILTER`, `SO_ATTACH_BPF` and the reuseport variants); pages pinned for sending (`SO_ZEROCOPY`);
-/// protocols stacked on others (`TCP_ULP`); keys, repair, and firewall tables. Others fail with ENOPROTOOPT.
+/// protocols stacked on others (`TCP_ULP`); IPv6 multicast groups, of which a socket has thousands that nobody is charged for; keys, repair, and firewall tables. Others fail with ENOPROTOOPT.
 pub const SETSOCKOPT: &[SocketLevel] = &[
     SocketLevel {
         name: "IPPROTO_IP",
@@ -233,8 +233,6 @@ pub const SETSOCKOPT: &[SocketLevel] = &[
             IPV6_MULTICAST_IF = 17,
             IPV6_MULTICAST_HOPS = 18,
             IPV6_MULTICAST_LOOP = 19,
-            IPV6_ADD_MEMBERSHIP = 20,
-            IPV6_DROP_MEMBERSHIP = 21,
             IPV6_MTU_DISCOVER = 23,
             IPV6_MTU = 24,
             IPV6_RECVERR = 25,

@@ -27,6 +27,8 @@ impl Decision {
     pub(super) const REFUSE: Self = Self::errno(libc::EPERM);
     /// ENOSYS, as on a kernel that does not have the call.
     pub(super) const UNKNOWN: Self = Self::errno(libc::ENOSYS);
+    /// The call succeeds without being carried out.
+    pub(super) const IGNORE: Self = Self::errno(0);
     pub(super) const HAND_OVER: Self = Self::Answer(Answer::HandOver);
     pub(super) const KILL: Self = Self::Answer(Answer::Kill);
 

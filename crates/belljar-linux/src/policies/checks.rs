@@ -20,6 +20,14 @@ pub(super) fn decide(check: Check, options: FilterOptions) -> Decision {
         Check::Ioctl => load(Word::Low(1), ioctl()),
         Check::ProcessControl => load(Word::Low(0), listed(arguments::PRCTL, libc::EINVAL)),
         Check::SocketOption => load(Word::Low(1), socket_option()),
+        Check::FileAdvice => load(
+            Word::Low(3),
+            when(
+                Equal(libc::POSIX_FADV_DONTNEED as u32),
+                Decision::IGNORE,
+                Decision::ALLOW,
+            ),
+        ),
         Check::FilterOperation => load(Word::Low(0), listed(arguments::SECCOMP, libc::EINVAL)),
         Check::Mode(mode) => set_id(mode),
         Check::CreateMode { flags, mode } => load(

@@ -170,6 +170,7 @@ fn action_decision(action: RuleAction, options: FilterOptions) -> Decision {
         RuleAction::Allow => Decision::ALLOW,
         RuleAction::Deny => Decision::REFUSE,
         RuleAction::Unsupported => Decision::errno(libc::EOPNOTSUPP),
+        RuleAction::Ignored => Decision::IGNORE,
         RuleAction::Check(check) => decide(check, options),
     }
 }

@@ -12,11 +12,14 @@ pub(super) struct Call {
 
 impl Call {
     /// `struct seccomp_data`. The address of the instruction is one that nothing should look at.
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = self.number.to_ne_bytes().to_vec();
-        bytes.extend(self.architecture.to_ne_bytes());
-        bytes.extend(u64::MAX.to_ne_bytes());
-        bytes.extend(self.arguments.iter().flat_map(|argument| argument.to_ne_bytes()));
+    fn bytes(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        bytes[..4].copy_from_slice(&self.number.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.architecture.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&u64::MAX.to_ne_bytes());
+        for (place, argument) in bytes[16..].chunks_exact_mut(8).zip(self.arguments) {
+            place.copy_from_slice(&argument.to_ne_bytes());
+        }
         bytes
     }
 }
@@ -42,7 +45,11 @@ pub(super) fn instructions(program: &[u8]) -> impl Iterator<Item = Instruction> 
 
 /// What the program answers. Panics where the kernel would not have taken it.
 pub(super) fn answer(program: &Program, call: &Call) -> u32 {
-    let program: Vec<_> = instructions(program.bytes()).collect();
+    run(&instructions(program.bytes()).collect::<Vec<_>>(), call)
+}
+
+/// What a program answers that was taken apart before.
+pub(super) fn run(program: &[Instruction], call: &Call) -> u32 {
     let call = call.bytes();
     let (mut at, mut accumulator) = (0, 0u32);
     loop {

@@ -14,6 +14,8 @@ pub enum RuleAction {
     Deny,
     /// Refused with EOPNOTSUPP, as on a file system that does not have it.
     Unsupported,
+    /// Does nothing and succeeds.
+    Ignored,
     /// Allowed unless its arguments ask for what the reason names.
     Check(Check),
 }
@@ -35,6 +37,8 @@ pub enum Check {
     SocketOption,
     /// The operations of `arguments::SECCOMP`.
     FilterOperation,
+    /// Advice about a file does nothing where it would drop pages that others use.
+    FileAdvice,
     /// No setuid or setgid bit in the mode, which is this argument.
     Mode(u8),
     /// The same, where a flag argument asks for a new file.
@@ -97,13 +101,20 @@ mod numbers {
 
 /// Every rule, in the order of the reasons.
 pub fn rules() -> Vec<Rule> {
-    use RuleAction::{Allow, Check as If, Deny, Unsupported};
+    use RuleAction::{Allow, Check as If, Deny, Ignored, Unsupported};
     let mut rows = Vec::with_capacity(400);
 
     group!(rows, Allow, "reading and writing descriptors it already has",
         SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_readv SYS_writev SYS_preadv SYS_pwritev SYS_preadv2 SYS_pwritev2 SYS_lseek SYS_close SYS_close_range
         SYS_dup SYS_dup3 SYS_flock SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_sendfile SYS_splice SYS_tee SYS_copy_file_range
-        SYS_readahead SYS_fadvise64 SYS_pipe2 SYS_syncfs SYS_sync);
+        SYS_readahead SYS_pipe2);
+    group!(rows, Ignored, "writing back what the whole machine has changed, or a whole file system; a file has `fsync`", SYS_sync SYS_syncfs);
+    group!(
+        rows,
+        If(Check::FileAdvice),
+        "advice about files; dropping cached pages does nothing, since others use the same files",
+        SYS_fadvise64
+    );
     group!(rows, Allow, "files within what the mounts and Landlock show",
         SYS_faccessat SYS_faccessat2 SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs SYS_getdents64 SYS_readlinkat
         SYS_getcwd SYS_chdir SYS_fchdir SYS_truncate SYS_ftruncate SYS_fallocate SYS_renameat SYS_renameat2 SYS_linkat SYS_symlinkat SYS_unlinkat SYS_mkdirat

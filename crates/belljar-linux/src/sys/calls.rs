@@ -24,6 +24,7 @@ pub(crate) struct Failed {
 }
 
 /// A list of calls whose late ones are still to be made.
+#[derive(Debug)]
 pub(crate) struct Performed<'a> {
     calls: &'a [Call],
     list: Vec<u8>,
