@@ -8,6 +8,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::Pid;
 
 use super::adopt::Adoption;
+use super::file_locks::FileLocks;
 use super::guest::{GuestReport, become_guest};
 use super::locks::RecordLocks;
 use super::perform::seal_writable;
@@ -33,6 +34,7 @@ pub(super) struct Running {
     pub(super) listener: Option<OwnedFd>,
     pub(super) room: Room,
     pub(super) locks: RecordLocks,
+    pub(super) file_locks: FileLocks,
     /// When init ends it by itself.
     pub(super) backstop: Option<Instant>,
 }
@@ -152,6 +154,7 @@ impl PidOne<'_> {
                 spec.limits.tasks + u64::from(held),
             ),
             locks: RecordLocks::default(),
+            file_locks: FileLocks::default(),
             backstop: backstop(spec.wall_millis),
         }
     }
@@ -164,7 +167,17 @@ impl PidOne<'_> {
         sys::process::kill_everything_else();
     }
 
-    /// Answers one call that waits: makes room for a new thread, counts a record lock. Forgets the listener once nobody can ask.
+    /// Tries again to take the file locks that guests wait for.
+    pub(super) fn retry_locks(&mut self) {
+        if let Some(guest) = &mut self.guest
+            && let Some(listener) = &guest.listener
+        {
+            guest.file_locks.retry(listener.as_fd());
+        }
+    }
+
+    /// Answers one call that waits: makes room for a new thread, counts a record lock, takes a file lock. Forgets the listener once
+    /// nobody can ask.
     pub(super) fn answer_call(&mut self, asked: bool) -> io::Result<()> {
         let Some(guest) = &mut self.guest else {
             return Ok(());
@@ -182,6 +195,10 @@ impl PidOne<'_> {
                 } else {
                     sys::filter::refuse(listener.as_fd(), notice, libc::ENOLCK)
                 }
+            }
+            Ok(Some(notice)) if i64::from(notice.number) == libc::SYS_flock => {
+                let scratch = self.work_dir.as_fd();
+                guest.file_locks.ask(listener.as_fd(), notice, scratch)
             }
             Ok(Some(notice)) => {
                 // Where no room could be made, for want of memory perhaps, the kernel refuses the thread.

@@ -4,7 +4,8 @@
 //! them pin half a gigabyte under any memory limit. SQLite and others need a few, so the filter hands each such call to init, and init
 //! lets it pass while the sandbox holds fewer than `MAX_LOCKS`. The arguments are behind a pointer and may change while init looks, so init
 //! counts calls, and only when those could have reached the bound it counts locks. Locks of open file descriptions
-//! (`F_OFD_SETLK`) are refused by the filter, and `flock` has one lock for each open file, which the limit of open files bounds.
+//! (`F_OFD_SETLK`) are refused by the filter. `flock` has one lock for each open file, which the limit of open files bounds; see
+//! `file_locks.rs`.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -8,6 +8,7 @@
 mod adopt;
 pub(crate) mod calls;
 pub(crate) mod exit_slot;
+mod file_locks;
 mod files;
 mod guest;
 mod guests;

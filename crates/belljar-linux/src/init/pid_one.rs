@@ -203,7 +203,11 @@ impl<'a> PidOne<'a> {
                 .and_then(|guest| guest.backstop)
                 .map(|at| at.saturating_duration_since(Instant::now()));
             let settle = self.guest.as_ref().and_then(|guest| guest.room.settles_in());
-            let soonest = left.into_iter().chain(settle).min();
+            let retry = self
+                .guest
+                .as_ref()
+                .and_then(|guest| guest.file_locks.retries_in());
+            let soonest = left.into_iter().chain(settle).chain(retry).min();
             let timeout = soonest.and_then(|soonest| Timespec::try_from(soonest).ok());
             wait(&mut waits, timeout.as_ref())?;
             let seen: Vec<(Source, PollFlags)> = kinds
@@ -219,6 +223,9 @@ impl<'a> PidOne<'a> {
                 && let Some(guest) = &mut self.guest
             {
                 guest.room.settle()?;
+            }
+            if retry.is_some() {
+                self.retry_locks();
             }
             // Whoever asks for room is served before anybody's end is looked at, the engine last.
             for source in [

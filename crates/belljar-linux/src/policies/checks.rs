@@ -20,6 +20,8 @@ pub(super) fn decide(check: Check, options: FilterOptions) -> Decision {
         Check::Ioctl => load(Word::Low(1), ioctl()),
         Check::ProcessControl => load(Word::Low(0), listed(arguments::PRCTL, libc::EINVAL)),
         Check::SocketOption => load(Word::Low(1), socket_option()),
+        Check::FileLock if options.supervised => Decision::HAND_OVER,
+        Check::FileLock => Decision::ALLOW,
         Check::FileAdvice => load(
             Word::Low(3),
             when(

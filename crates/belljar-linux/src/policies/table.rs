@@ -37,6 +37,8 @@ pub enum Check {
     SocketOption,
     /// The operations of `arguments::SECCOMP`.
     FilterOperation,
+    /// Init takes the lock, where there is a listener.
+    FileLock,
     /// Advice about a file does nothing where it would drop pages that others use.
     FileAdvice,
     /// No setuid or setgid bit in the mode, which is this argument.
@@ -106,8 +108,14 @@ pub fn rules() -> Vec<Rule> {
 
     group!(rows, Allow, "reading and writing descriptors it already has",
         SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_readv SYS_writev SYS_preadv SYS_pwritev SYS_preadv2 SYS_pwritev2 SYS_lseek SYS_close SYS_close_range
-        SYS_dup SYS_dup3 SYS_flock SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_sendfile SYS_splice SYS_tee SYS_copy_file_range
+        SYS_dup SYS_dup3 SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_sendfile SYS_splice SYS_tee SYS_copy_file_range
         SYS_readahead SYS_pipe2);
+    group!(
+        rows,
+        If(Check::FileLock),
+        "locks on files of its own, which init takes; not on those that it shares with others",
+        SYS_flock
+    );
     group!(rows, Ignored, "writing back what the whole machine has changed, or a whole file system; a file has `fsync`", SYS_sync SYS_syncfs);
     group!(
         rows,

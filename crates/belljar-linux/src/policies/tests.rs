@@ -66,6 +66,7 @@ fn checked_answer(check: Check, options: FilterOptions, arguments: [u64; 6]) -> 
             )
         }
         Check::FileControl if has(arguments::RECORD_LOCKS, 1) => handed_over,
+        Check::FileLock => handed_over,
         Check::FileAdvice if int(3) == 4 => Answer::Errno(0),
         Check::FileAdvice => Answer::Allow,
         // Leases, notices, pipe sizes.
@@ -120,6 +121,7 @@ fn is_refused(check: Check, options: FilterOptions, arguments: [u64; 6]) -> bool
         Check::PriorityOf(process) => int(process) == 1,
         Check::PriorityOfSome { user } => int(0) == user as i32 || int(1) == 1,
         Check::FileAdvice
+        | Check::FileLock
         | Check::FileControl
         | Check::Ioctl
         | Check::ProcessControl

@@ -30,6 +30,7 @@ pub(crate) struct Notice {
     pub task: u32,
     /// The number of the system call.
     pub number: i32,
+    pub args: [u64; 6],
 }
 
 /// Takes the next waiting call; `None` where its caller has gone meanwhile.
@@ -43,6 +44,7 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notice>> {
             id: notice.id,
             task: notice.pid,
             number: notice.data.nr,
+            args: notice.data.args,
         })),
         Err(error)
             if matches!(
@@ -59,6 +61,24 @@ pub(crate) fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<Notice>> {
 /// Lets the kernel carry out the call.
 pub(crate) fn let_go_on(listener: BorrowedFd<'_>, notice: Notice) -> io::Result<()> {
     respond(listener, notice, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32)
+}
+
+/// Has the call return 0 without being carried out.
+pub(crate) fn succeed(listener: BorrowedFd<'_>, notice: Notice) -> io::Result<()> {
+    respond(listener, notice, 0, 0)
+}
+
+/// Whether the caller still waits for the answer.
+pub(crate) fn is_waiting(listener: BorrowedFd<'_>, notice: Notice) -> bool {
+    // SAFETY: the ioctl reads one u64, which `id` is.
+    let result = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            SECCOMP_IOCTL_NOTIF_ID_VALID,
+            &raw const notice.id,
+        )
+    };
+    result == 0
 }
 
 /// Has the call fail with this error.
@@ -138,6 +158,8 @@ pub(crate) fn landlock_version() -> io::Result<libc::c_long> {
 const SECCOMP_IOCTL_NOTIF_RECV: libc::c_ulong = ioctl_number(3, 0, mem::size_of::<libc::seccomp_notif>());
 const SECCOMP_IOCTL_NOTIF_SEND: libc::c_ulong =
     ioctl_number(3, 1, mem::size_of::<libc::seccomp_notif_resp>());
+
+const SECCOMP_IOCTL_NOTIF_ID_VALID: libc::c_ulong = ioctl_number(1, 2, mem::size_of::<u64>());
 
 /// `_IOC(direction, '!', number, size)`.
 const fn ioctl_number(direction: u64, number: u64, size: usize) -> libc::c_ulong {

@@ -157,6 +157,39 @@ fn p59_record_locks_get_through_without_countprocesses() {
     }
 }
 
+#[test]
+fn p59_files_of_others_cannot_be_locked() {
+    for who in everyone() {
+        let done = program!("p59_file_locks.py")
+            .run(who, &[], &[])
+            .go()
+            .expect_code(0);
+        for path in ["/usr", "/usr/bin/env", "/dev/null"] {
+            assert_eq!(answer(&done, path), "ENOLCK", "{done:#?}");
+        }
+        for path in [".", "/tmp", "/dev/shm"] {
+            assert_eq!(answer(&done, path), "0", "{done:#?}");
+        }
+        assert_eq!(answer(&done, "held by another"), "EAGAIN");
+        assert_eq!(answer(&done, "odd"), "EINVAL");
+        assert_eq!(answer(&done, "waited"), "4 0");
+    }
+}
+
+/// Seen failing where init is not asked.
+#[cfg(feature = "weaken")]
+#[test]
+fn p59_files_of_others_can_be_locked_without_countprocesses() {
+    for who in everyone() {
+        let done = program!("p59_file_locks.py")
+            .run(who, &[], &[])
+            .without("countprocesses")
+            .go()
+            .expect_code(0);
+        assert_eq!(answer(&done, "/usr"), "0", "{done:#?}");
+    }
+}
+
 /// The program itself counts as one. Seen failing where the end of the holder was not watched: one process more.
 #[test]
 fn p62_the_count_is_exact_without_the_holder() {
