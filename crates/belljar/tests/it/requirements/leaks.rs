@@ -184,6 +184,75 @@ fn r32_nothing_survives_an_engine_that_hears_no_more() {
     });
 }
 
+/// P55: jails whose engine is gone exit in turn, so that the kernel never has to free thousands of filters at once. Here the test holds
+/// every slot, and nobody else ends the jail. Seen failing where init does not wait for its slot.
+#[test]
+fn p55_a_jail_waits_for_its_exit_slot() {
+    if !is_root() {
+        println!("not tested here: exit slots, which only root can hold");
+        return;
+    }
+    alone(test_name!(), || {
+        let marker = marker();
+        let code = format!("sleep {marker}");
+        let args = ["run", "--lang", "bash", "--timeout", "600s", "-c", &code];
+        let mut command = belljar(Who::Root, args).command();
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = harness::spawn(&mut command);
+        let engine = child.id();
+        wait_until("it runs", || !processes_with(&marker).is_empty());
+        let launcher = children(engine).into_iter().find(|pid| is_launcher(*pid));
+        let launcher = launcher.expect("a launcher");
+        let nursery = children(launcher)[0];
+        signal(launcher, Signal::STOP);
+        signal(nursery, Signal::STOP);
+        let slots = hold_exit_slots(nursery);
+        assert!(slots.len() > 1, "{slots:?}");
+        let jails = children(nursery);
+        signal(engine, Signal::KILL);
+        harness::finish(child);
+        wait_until("the jail waits for its slot", || {
+            let locks = fs::read_to_string("/proc/locks").expect("locks");
+            let waits = |pid: &u32| {
+                let pid = pid.to_string();
+                let mut lines = locks.lines().filter(|line| line.contains("->"));
+                lines.any(|line| line.split_whitespace().any(|word| word == pid))
+            };
+            jails.iter().any(waits)
+        });
+        assert!(!processes_with(&marker).is_empty(), "its guest was ended");
+        drop(slots);
+        wait_until("its guest is gone", || processes_with(&marker).is_empty());
+        signal(nursery, Signal::CONT);
+        signal(launcher, Signal::CONT);
+        wait_until("no process is left", || {
+            reap_orphans();
+            orphans().is_empty()
+        });
+    });
+}
+
+/// Takes every exit slot of a nursery, until they are dropped.
+fn hold_exit_slots(nursery: u32) -> Vec<fs::File> {
+    let descriptors = fs::read_dir(format!("/proc/{nursery}/fd")).expect("its descriptors");
+    let slots = descriptors.flatten().map(|entry| entry.path()).filter(|path| {
+        fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:belljar-exit"))
+    });
+    let hold = |path: PathBuf| {
+        let slot = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .expect("a slot");
+        rustix::fs::fcntl_lock(&slot, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("a lock");
+        slot
+    };
+    slots.map(hold).collect()
+}
+
 fn signal(pid: u32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), signal);
 }
