@@ -15,6 +15,7 @@ mod privileges;
 mod protocol;
 mod resources;
 mod shared_kernel;
+mod stress;
 mod times;
 
 use std::collections::BTreeMap;

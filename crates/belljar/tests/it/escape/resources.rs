@@ -338,7 +338,7 @@ fn flood(who: Who, limit: &str) -> (Done, u64) {
     (done, peak)
 }
 
-fn peak_kib(pid: u32) -> Option<u64> {
+pub(super) fn peak_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()
