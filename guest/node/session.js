@@ -14,7 +14,7 @@ const channel = load('channel.js');
 
 const { global, process, local, vm } = host;
 const POLL = 20; // milliseconds between looks for an interrupt while a cell waits
-const DEFAULT_LIMITS = { value_bytes: 1 << 20, depth: 64, displays: 100, display_bytes: 8 << 20 };
+const DEFAULT_LIMITS = { value_bytes: 1 << 20, values: 100000, depth: 64, displays: 100, display_bytes: 8 << 20 };
 
 const directory = process.cwd();
 const known = new Set(); // names that are declared for the session
@@ -117,8 +117,11 @@ function send(current, data) {
   }
   let size = 0;
   for (const mime of Object.keys(data)) size += host.buffer.byteLength(data[mime]);
-  const kept = size <= most ? data : { 'text/plain': `[display of ${size} bytes dropped: the limit is ${most}]` };
-  link.send(`{"event":"display","id":${current ? current.id : 0},"data":${json(kept)}}`);
+  // As JSON a character may take six bytes, and the engine keeps no message that is far beyond the limit.
+  let text = size <= most ? json(data) : '';
+  if (size * 6 > most && text !== '') size = host.buffer.byteLength(text);
+  if (size > most) text = json({ 'text/plain': `[display of ${size} bytes dropped: the limit is ${most}]` });
+  link.send(`{"event":"display","id":${current ? current.id : 0},"data":${text}}`);
 }
 
 // ---- cells

@@ -48,6 +48,8 @@ function repr(value) {
 class Writer {
   constructor(limits, strict) {
     this.left = limits.value_bytes;
+    // Brackets, commas and colons, as the engine counts them.
+    this.values = limits.values;
     this.deepest = Math.min(limits.depth, DEEPEST);
     this.strict = strict;
     this.above = new Set();
@@ -60,15 +62,17 @@ class Writer {
   }
 
   text(value) {
-    // Three bytes for each unit is the most that UTF-8 needs; only a long text is worth counting.
-    const bytes = value.length * 6 < this.left ? value.length : buffer.byteLength(value);
-    if (bytes > this.left) return this.cut('size', value.slice(0, 200));
+    if (value.length > this.left) return this.cut('size', value.slice(0, 200));
     const quoted = JSON.stringify(value);
-    this.left -= bytes - value.length;
+    // Three bytes for each unit is the most that UTF-8 needs; only a long text is worth counting.
+    const bytes = quoted.length * 3 < this.left ? quoted.length : buffer.byteLength(quoted);
+    if (bytes > this.left) return this.cut('size', value.slice(0, 200));
+    this.left -= bytes - quoted.length;
     return this.put(quoted);
   }
 
   tagged(tag, value) {
+    this.values -= 4;
     this.put(`{"$":"${tag}","v":`);
     this.text(value);
     this.put('}');
@@ -76,6 +80,7 @@ class Writer {
 
   cut(why, text) {
     if (this.strict) throw new NotData({ depth: 'nested too deeply', size: 'too large', cycle: 'part of a cycle' }[why]);
+    this.values -= 6;
     this.put(`{"$":"cut","why":"${why}","v":${JSON.stringify(String(text).slice(0, 200))}}`);
   }
 
@@ -83,11 +88,13 @@ class Writer {
     if (this.strict) throw new NotData(`not data: ${typeName(value)}`);
     const text = repr(value);
     if (text.length * 3 > this.left) return this.cut('size', text);
+    this.values -= 6;
     return this.put(`{"$":"repr","type":${JSON.stringify(typeName(value))},"v":${JSON.stringify(text)}}`);
   }
 
   number(value) {
     if (Number.isSafeInteger(value)) return this.put(Object.is(value, -0) ? '-0.0' : String(value));
+    if (!Number.isFinite(value)) this.values -= 4;
     if (Number.isNaN(value)) return this.put('{"$":"float","v":"nan"}');
     if (value === Infinity) return this.put('{"$":"float","v":"inf"}');
     if (value === -Infinity) return this.put('{"$":"float","v":"-inf"}');
@@ -99,6 +106,7 @@ class Writer {
     if (Math.ceil(length / 3) * 4 + before.length > this.left) return this.cut('size', `${length} bytes`);
     // A buffer that was handed to somebody else has no bytes any more.
     const text = attempt(() => Reflect.apply(buffer.toString, buffer.from(store, offset, length), ['base64']), '');
+    this.values -= 8;
     return this.put(`${before}"v":"${text}"}`);
   }
 
@@ -118,7 +126,7 @@ class Writer {
     for (const item of items) {
       if (!first) this.put(',');
       first = false;
-      if (this.left <= 0) return this.cut('size', 'the rest');
+      if (this.left <= 0 || this.values <= 0) return this.cut('size', 'the rest');
       write(item);
     }
     return undefined;
@@ -141,6 +149,7 @@ class Writer {
   }
 
   list(value, depth) {
+    this.values -= 1;
     this.put('[');
     this.each(this.indexes(value), (i) => this.property(value, i, depth));
     this.put(']');
@@ -150,7 +159,9 @@ class Writer {
     const names = Object.keys(value);
     if (names.includes('$')) {
       this.put('{"$":"dict","v":[');
+      this.values -= 5;
       this.each(names, (name) => {
+        this.values -= 2;
         this.put('[');
         this.text(name);
         this.put(',');
@@ -159,17 +170,19 @@ class Writer {
       });
       return this.put(']}');
     }
+    this.values -= 1;
     this.put('{');
     let first = true;
     for (const name of names) {
       if (!first) this.put(',');
       first = false;
       // A key cannot be replaced by a cut, so the rest is one more entry.
-      if (name.length * 3 + 16 > this.left) {
+      if (name.length * 6 + 16 > this.left || this.values <= 0) {
         this.put('"…":');
         this.cut('size', 'the rest');
         break;
       }
+      this.values -= 1;
       this.text(name);
       this.put(':');
       this.property(value, name, depth);
@@ -184,13 +197,16 @@ class Writer {
     };
     const [type, message] = [read('name', 'Error'), read('message', '')];
     if ((type.length + message.length) * 3 > this.left) return this.cut('size', message);
+    this.values -= 6;
     return this.put(`{"$":"error","type":${JSON.stringify(type)},"message":${JSON.stringify(message)}}`);
   }
 
   collection(value, depth) {
+    this.values -= 5;
     if (types.isMap(value)) {
       this.put('{"$":"dict","v":[');
       this.each(Reflect.apply(Map.prototype.entries, value, []), (pair) => {
+        this.values -= 2;
         this.put('[');
         this.value(pair[0], depth + 2);
         this.put(',');
@@ -205,11 +221,14 @@ class Writer {
   }
 
   value(value, depth) {
+    this.values -= 1;
     switch (typeof value) {
       case 'string': return this.text(value);
       case 'number': return this.number(value);
       case 'boolean': return this.put(String(value));
-      case 'undefined': return this.put('{"$":"undefined"}');
+      case 'undefined':
+        this.values -= 2;
+        return this.put('{"$":"undefined"}');
       case 'bigint': {
         // The decimal text of a huge one takes minutes to work out, so its size is looked at in base 16.
         if (BigInt.asIntN(4096, value) !== value && value.toString(16).length * 1.21 > this.left) return this.cut('size', 'a BigInt');
@@ -242,7 +261,7 @@ class Writer {
   container(value, depth) {
     if (types.isMap(value) || types.isSet(value)) return this.collection(value, depth + 2);
     const mark = this.out.length;
-    const { left } = this;
+    const { left, values } = this;
     try {
       if (typeof value.toJSON === 'function') return this.value(value.toJSON(), depth + 1);
       if (Array.isArray(value) || types.isArgumentsObject(value)) return this.list(value, depth + 1);
@@ -255,6 +274,7 @@ class Writer {
       // It threw when it was looked at, or the stack is used up. What was written of it is taken back.
       this.out.length = mark;
       this.left = left;
+      this.values = values;
     }
     return this.other(value);
   }
@@ -273,6 +293,7 @@ exports.encodeArguments = function encodeArguments(name, args, limits) {
   for (let i = 0; i < args.length; i++) {
     if (i > 0) writer.put(',');
     try {
+      if (writer.values <= 0) writer.cut('size', '');
       writer.value(args[i], 2);
     } catch (error) {
       if (!(error instanceof NotData)) throw error;

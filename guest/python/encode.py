@@ -11,6 +11,7 @@ _NESTING = 180  # levels of JSON; the engine takes 200
 _DIGITS = 100_000  # of a whole number: turning one into text takes quadratic time
 _TEXT = 256 << 10  # characters of a repr
 _WHOLE = (1 << 63) - 1
+_PLAIN_CONTAINERS = frozenset((dict, list, tuple))
 
 
 class NotData(Exception):
@@ -31,7 +32,7 @@ def data(thing, limits):
     """The value; raises NotData for what is not data as a whole."""
     fits, plain = _encode(thing, limits, True)
     if not fits:
-        raise NotData("it is larger than %d bytes" % limits["value_bytes"])
+        raise NotData("it is larger than %d bytes, or has more than %d values" % (limits["value_bytes"], limits["values"]))
     return plain
 
 
@@ -43,8 +44,28 @@ def _encode(thing, limits, strict):
         plain = encoder.one(thing, 0, 0)
     except _Full:
         return False, None
+    # Nothing is counted as less than the values it has, and only what has many is worth counting.
+    if encoder.used > limits["values"] and count(plain) > limits["values"]:
+        return False, None
     # A character may take six bytes as JSON; only a value that comes near the limit is worth a second look.
     return encoder.used * 6 <= limit or len(belljar.channel.dumps(plain)) <= limit, plain
+
+
+def count(plain):
+    """The values in plain data, all levels together, as the engine counts them: brackets, commas and colons."""
+    total = 1
+    level = [plain]
+    while level:
+        below = []
+        for thing in level:
+            if type(thing) is dict:
+                total += 2 * len(thing) + 1
+                below += [item for item in thing.values() if type(item) in _PLAIN_CONTAINERS]
+            elif type(thing) in _PLAIN_CONTAINERS:
+                total += len(thing) + 1
+                below += [item for item in thing if type(item) in _PLAIN_CONTAINERS]
+        level = below
+    return total
 
 
 def _cut(why, thing, limit):
@@ -219,7 +240,7 @@ class _Encoder:
 
     def _plain_text(self, thing):
         thing = _text(str.__str__(thing))
-        self._spend(len(thing))
+        self._spend(len(thing) + 10)
         return thing
 
     def decimal(self, thing):

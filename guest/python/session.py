@@ -5,7 +5,7 @@ from posix import _exit, getpid
 
 _NOTHING = object()
 
-DEFAULT_LIMITS = {"value_bytes": 1 << 20, "depth": 32, "displays": 64, "display_bytes": 8 << 20}
+DEFAULT_LIMITS = {"value_bytes": 1 << 20, "values": 100_000, "depth": 32, "displays": 64, "display_bytes": 8 << 20}
 
 
 class Session:

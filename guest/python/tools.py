@@ -88,6 +88,8 @@ class Tools:
         limits = self._session.limits
         plain_args = [self._argument(name, number + 1, thing, limits) for number, thing in enumerate(args)]
         plain_kwargs = {key: self._argument(name, repr(key), thing, limits) for key, thing in kwargs.items()}
+        if len(plain_args) + len(plain_kwargs) > 1:
+            self._together(name, [plain_args, plain_kwargs], limits)
         # One step for all threads: a number is never used twice, and the engine hears them in their order.
         with _counting:
             self._count += 1
@@ -104,6 +106,13 @@ class Tools:
                 }
             )
         return call
+
+    def _together(self, name, plain, limits):
+        """All arguments of a call are one message, which has the limits of one value."""
+        size, values = len(belljar.channel.dumps(plain)), belljar.encode.count(plain)
+        if size > limits["value_bytes"] or values > limits["values"]:
+            most = (name, limits["value_bytes"], limits["values"])
+            raise TypeError("the arguments of tool %r cannot be sent to the host: together they are larger than %d bytes, or have more than %d values" % most)
 
     def _argument(self, name, which, thing, limits):
         try:

@@ -143,7 +143,7 @@ def _rehearse():
 
 def _rehearse_cell(number):
     """Touch what a cell touches: a fork which waits then has its own copy of that."""
-    limits = {"value_bytes": 1 << 20, "depth": 32}
+    limits = {"value_bytes": 1 << 20, "values": 100_000, "depth": 32}
     message = belljar.channel.loads(belljar.channel.frame({"op": "execute", "id": number})[4:])
     cell = belljar.cells.Cell("rehearsal = 1\nrehearsal + %d" % number, "<rehearsal>", 0)
     cell.compile("rehearsal = 1\nrehearsal + %d" % number)

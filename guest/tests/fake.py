@@ -11,7 +11,7 @@ import tempfile
 import time
 
 RUNNER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "__main__.py")
-LIMITS = {"value_bytes": 1 << 20, "depth": 32, "displays": 8, "display_bytes": 1 << 20}
+LIMITS = {"value_bytes": 1 << 20, "values": 100_000, "depth": 32, "displays": 8, "display_bytes": 1 << 20}
 TIMEOUT = 60
 
 for _name in os.listdir("/proc/self/fd"):  # what this process itself inherited is not the guest's

@@ -13,6 +13,7 @@ pub mod denial;
 pub mod egress;
 pub mod environment;
 pub mod error;
+pub mod frame;
 pub mod guard;
 pub mod language;
 pub mod lifecycle;

@@ -301,8 +301,11 @@ pub enum Heard {
     Broken(String),
 }
 
-/// The longest message a runner may send.
+/// The longest message that goes to a runner, and the longest frame that one may announce. What is kept of a runner's frames is
+/// less.
 pub const LONGEST_MESSAGE: usize = 64 << 20;
+/// The longest message of a runner that is kept: a value, a display beside it, and what is around them.
+pub const MAX_MESSAGE_BYTES: usize = 17 << 20;
 
 /// How a stage ended, as the kernel and our own clock saw it.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ mod tests;
 mod write;
 
 pub use convert::{FromValue, WrongType};
-pub use json::{JsonCaps, ValueError, check_json};
+pub use json::{JsonCaps, JsonScan, ValueError, check_json};
 
 /// Names and their values, in the order in which they came.
 pub type Fields = Vec<(String, Value)>;

@@ -16,6 +16,7 @@ use crate::egress::{Authorities, Secrets, all_places, stand_at_doors};
 use crate::environment::{EnvironmentError, Environments, Lease};
 use crate::ident::fresh_id;
 use crate::live::LiveSandbox;
+use crate::session::builder::MessageBuilder;
 
 /// Runs requests. Cheap to clone; all clones share their providers.
 #[derive(Clone, Debug)]
@@ -23,6 +24,7 @@ pub struct Engine {
     providers: Arc<[Arc<dyn Provider>]>,
     environments: Option<Environments>,
     authorities: Authorities,
+    messages: Arc<MessageBuilder>,
 }
 
 /// What an execution is connected to while it runs.
@@ -108,7 +110,21 @@ impl Engine {
             providers: providers.into_iter().collect(),
             environments: None,
             authorities: Authorities::default(),
+            messages: MessageBuilder::shared(None),
         }
+    }
+
+    /// Calls `release` some time after large messages of guests, to return freed memory to the system. An allocator keeps it
+    /// otherwise, for as long as the process lives.
+    #[must_use]
+    pub fn with_memory_release(mut self, release: fn()) -> Self {
+        self.messages = MessageBuilder::shared(Some(release));
+        self
+    }
+
+    /// What builds the messages of all sessions of this engine.
+    pub(crate) const fn messages(&self) -> &Arc<MessageBuilder> {
+        &self.messages
     }
 
     /// The same with a store of environments other than the caller's own.

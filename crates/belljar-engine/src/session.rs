@@ -4,6 +4,7 @@
 //! session when it is idle for too long or too old, and ends with the [`Session`]. Everything that comes
 //! out of the sandbox is the guest's word; limits, kills and out-of-memory come from the provider.
 
+pub(crate) mod builder;
 mod calls;
 mod cell;
 mod error;

@@ -32,6 +32,7 @@ pub use host::stdin::{Pump, pump};
 pub use host::toolchain::find as find_toolchain;
 pub use host::tree::descendants;
 pub use policies::{Rule, RuleAction, arguments, rules};
+pub use sys::memory::release_memory;
 
 /// For the fuzz target: reads one frame as the engine reads what a sandbox sends.
 #[doc(hidden)]

@@ -29,6 +29,7 @@ fn engine(docker: DockerSettings) -> Engine {
         Arc::new(DockerProvider::new(docker)),
         Arc::new(VenvProvider::new()),
     ])
+    .with_memory_release(belljar_linux::release_memory)
 }
 
 /// The engine of everyone in this process who brings none: one launcher serves them all, whatever

@@ -5,7 +5,7 @@ const { spawn } = require('child_process');
 const path = require('path');
 
 const MAIN = path.join(__dirname, '..', '..', 'node', 'main.js');
-const LIMITS = { value_bytes: 1 << 20, depth: 64, displays: 10, display_bytes: 1 << 20 };
+const LIMITS = { value_bytes: 1 << 20, values: 100000, depth: 64, displays: 10, display_bytes: 1 << 20 };
 
 class Runner {
   constructor(options = {}) {

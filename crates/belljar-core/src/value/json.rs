@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::Value;
+use crate::provider::MAX_MESSAGE_BYTES;
 
 /// The deepest value that is written. Reading has caps of its own.
 const DEEPEST_WRITTEN: usize = 1_000;
@@ -18,11 +19,12 @@ pub struct JsonCaps {
 }
 
 impl JsonCaps {
-    /// What is read of a runner's message.
+    /// For a runner's message. Once built a value takes 32 to 100 bytes, so the number of values, and not the length, decides how much
+    /// memory a message costs.
     pub const MESSAGE: Self = Self {
-        bytes: crate::provider::LONGEST_MESSAGE,
+        bytes: MAX_MESSAGE_BYTES,
         depth: 200,
-        items: 6_000_000,
+        items: 500_000,
     };
 }
 
@@ -35,44 +37,74 @@ pub enum ValueError {
     TooLong(usize),
     #[error("it holds more than {0} values")]
     TooMany(usize),
+    #[error("it could not be read: {0}")]
+    Unread(String),
     #[error("it is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
 }
 
-/// Looks at JSON without building anything of it: whether it is within `caps`.
-pub fn check_json(bytes: &[u8], caps: JsonCaps) -> Result<(), ValueError> {
+/// Checks whether JSON is within `caps` without building anything, and counts its values.
+pub fn check_json(bytes: &[u8], caps: JsonCaps) -> Result<usize, ValueError> {
     if bytes.len() > caps.bytes {
         return Err(ValueError::TooLong(caps.bytes));
     }
-    let (mut depth, mut items, mut in_text, mut escaped) = (0usize, 1usize, false, false);
-    for byte in bytes {
-        if in_text {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_text = false,
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => in_text = true,
-            b'[' | b'{' => {
-                depth += 1;
-                items += 1;
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' | b':' => items += 1,
-            _ => {}
-        }
-        if depth > caps.depth {
-            return Err(ValueError::TooDeep(caps.depth));
-        }
-        if items > caps.items {
-            return Err(ValueError::TooMany(caps.items));
+    let mut scan = JsonScan::new(caps);
+    scan.push(bytes)?;
+    Ok(scan.items)
+}
+
+/// Counts the depth and the values of JSON that comes in pieces. It keeps none of it.
+#[derive(Clone, Debug)]
+pub struct JsonScan {
+    caps: JsonCaps,
+    depth: usize,
+    items: usize,
+    in_text: bool,
+    escaped: bool,
+}
+
+impl JsonScan {
+    pub const fn new(caps: JsonCaps) -> Self {
+        Self {
+            caps,
+            depth: 0,
+            items: 1,
+            in_text: false,
+            escaped: false,
         }
     }
-    Ok(())
+
+    /// Looks at the next piece. The cap on bytes is the caller's to check.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), ValueError> {
+        for byte in bytes {
+            if self.in_text {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.in_text = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_text = true,
+                b'[' | b'{' => {
+                    self.depth += 1;
+                    self.items += 1;
+                }
+                b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+                b',' | b':' => self.items += 1,
+                _ => continue,
+            }
+            if self.depth > self.caps.depth {
+                return Err(ValueError::TooDeep(self.caps.depth));
+            }
+            if self.items > self.caps.items {
+                return Err(ValueError::TooMany(self.caps.items));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Value {

@@ -60,6 +60,8 @@ impl<'de> Visitor<'de> for AnyValue {
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
+        // A vector begins with room for four, so a list of one would take four times its size.
+        items.shrink_to_fit();
         Ok(Value::List(items))
     }
 
@@ -68,6 +70,7 @@ impl<'de> Visitor<'de> for AnyValue {
         while let Some(field) = map.next_entry()? {
             fields.push(field);
         }
+        fields.shrink_to_fit();
         let mut fields = last_of_each(fields);
         Ok(read_tagged(&mut fields).unwrap_or(Value::Object(fields)))
     }
@@ -75,6 +78,9 @@ impl<'de> Visitor<'de> for AnyValue {
 
 /// A name that comes twice has its last value, as in every JSON reader.
 fn last_of_each(fields: Fields) -> Fields {
+    if fields.len() < 2 {
+        return fields;
+    }
     let distinct: HashSet<&str> = fields.iter().map(|(name, _)| &**name).collect();
     if distinct.len() == fields.len() {
         return fields;

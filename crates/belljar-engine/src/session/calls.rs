@@ -1,9 +1,11 @@
 //! The tool calls of one execution: counted, queued, run, recorded.
 //!
 //! Every number here comes from the guest. A number that was seen before is a replay and is refused;
-//! so is everything past the budget, and what would have to wait behind too many others.
+//! so is everything past the budget, and what would have to wait behind too many others. Arguments are built when a call's turn
+//! has come: until then it costs the bytes of its message.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use belljar_core::{Seconds, ToolCall};
@@ -11,12 +13,15 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
+use super::builder::MessageBuilder;
 use super::event::Event;
-use super::message::{DEEPEST_VALUE, tool_error, tool_result};
-use crate::tools::{Approver, Arguments, ToolError, Tools, panicked};
+use super::message::{self, DEEPEST_VALUE, Message, tool_error, tool_result};
+use crate::tools::{Approver, ToolError, Tools, panicked};
 
 /// The most calls that wait for their turn.
 const MOST_WAITING: usize = 1_000;
+/// How many bytes of messages may wait for their turn.
+const MAX_WAITING_BYTES: usize = 32 << 20;
 /// The longest result that is sent.
 const LONGEST_RESULT: usize = 32 << 20;
 
@@ -25,8 +30,8 @@ const LONGEST_RESULT: usize = 32 << 20;
 pub(super) struct Asked {
     pub call: u64,
     pub name: String,
-    pub arguments: Arguments,
-    pub bytes: u64,
+    /// With its arguments.
+    pub message: Message,
 }
 
 #[derive(Debug)]
@@ -58,11 +63,13 @@ pub(super) struct Calls {
     /// The highest number seen in this interpreter.
     last: u64,
     asked: u32,
-    waiting: VecDeque<(Started, Arguments)>,
+    waiting: VecDeque<(Started, Message)>,
+    waiting_bytes: usize,
     running: JoinSet<Result<Vec<u8>, ToolError>>,
     started: HashMap<Id, Started>,
     records: Vec<ToolCall>,
     events: UnboundedSender<Event>,
+    builder: Arc<MessageBuilder>,
 }
 
 impl Calls {
@@ -72,6 +79,7 @@ impl Calls {
         rules: &belljar_core::SessionRules,
         last: u64,
         events: UnboundedSender<Event>,
+        builder: Arc<MessageBuilder>,
     ) -> Self {
         Self {
             tools,
@@ -83,21 +91,19 @@ impl Calls {
             last,
             asked: 0,
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             running: JoinSet::new(),
             started: HashMap::new(),
             records: Vec::new(),
             events,
+            builder,
         }
     }
 
     /// Takes a call on; else the refusal, and the answer to send where there is one.
     pub(super) fn ask(&mut self, asked: Asked) -> Result<(), (Refusal, Option<Vec<u8>>)> {
-        let Asked {
-            call,
-            name,
-            arguments,
-            bytes,
-        } = asked;
+        let Asked { call, name, message } = asked;
+        let bytes = message.bytes.len();
         if call <= self.last {
             // One that is under way will have its own answer; this one must not take its place.
             let in_flight = self.started.values().any(|started| started.call == call)
@@ -126,6 +132,9 @@ impl Calls {
                 "ToolQueueFull",
                 format!("{MOST_WAITING} calls are waiting already"),
             )
+        } else if self.waiting_bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
+            let message = format!("the calls that are waiting have {MAX_WAITING_BYTES} bytes already");
+            ToolError::new("ToolQueueFull", message)
         } else {
             self.asked += 1;
             let at = Instant::now();
@@ -133,14 +142,15 @@ impl Calls {
                 call,
                 name: name.clone(),
             });
+            self.waiting_bytes += bytes;
             self.waiting.push_back((
                 Started {
                     call,
                     name,
-                    bytes,
+                    bytes: bytes as u64,
                     at,
                 },
-                arguments,
+                message,
             ));
             self.start_waiting();
             return Ok(());
@@ -150,21 +160,30 @@ impl Calls {
 
     fn start_waiting(&mut self) {
         while self.running.len() < self.concurrent {
-            let Some((started, arguments)) = self.waiting.pop_front() else {
+            let Some((started, message)) = self.waiting.pop_front() else {
                 return;
             };
+            self.waiting_bytes -= message.bytes.len();
             // It was there when the call was taken on.
             let Some(tool) = self.tools.get(&started.name) else {
                 continue;
             };
-            let question = match &self.approver {
-                Some(approver) if self.approve.contains(&started.name) => {
-                    Some((approver.ask(&started.name, &arguments), Asking::new(&self.asking)))
-                }
-                _ => None,
-            };
+            let approver = self.approver.clone();
+            let approver = approver.filter(|_| self.approve.contains(&started.name));
+            let (name, asking, builder) = (
+                started.name.clone(),
+                self.asking.clone(),
+                Arc::clone(&self.builder),
+            );
             let task = self.running.spawn(async move {
-                if let Some((question, asking)) = question {
+                let arguments = builder.build(message, message::arguments).await;
+                let arguments = arguments.ok().flatten().ok_or_else(|| {
+                    let message = "the arguments of this call are neither a list nor names with their values";
+                    ToolError::new("ToolCallInvalid", message)
+                })?;
+                if let Some(approver) = approver {
+                    let question = approver.ask(&name, &arguments);
+                    let asking = Asking::new(&asking);
                     question.await?;
                     drop(asking);
                 }

@@ -14,6 +14,7 @@ use belljar_core::{
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
+use super::builder::MessageBuilder;
 use super::calls::{self, Asked, Calls, Refusal};
 use super::error::SessionError;
 use super::event::Event;
@@ -25,7 +26,6 @@ use super::verdict::Over;
 use super::{Cell, Work, check_names};
 use crate::execute::{EngineError, Execution, denied, now};
 use crate::ident::fresh_id;
-use crate::tools::Arguments;
 
 /// How long after an interrupt another one is sent, and how long after that an execution is ended
 /// that nobody waits for.
@@ -35,8 +35,6 @@ const LAST_BREATH: Duration = Duration::from_millis(500);
 /// How much may wait to be read by the guest. One that asks and never listens gets no further answers, so
 /// that they do not pile up here.
 const MOST_UNSAID: usize = 16 << 20;
-/// Messages from this size on are read on another thread, so that a large one holds up nobody.
-const LARGE: usize = 256 << 10;
 
 /// What came of an execution so far.
 struct Run {
@@ -53,6 +51,7 @@ struct Run {
     starting: bool,
     events: UnboundedSender<Event>,
     shared: Arc<Shared>,
+    builder: Arc<MessageBuilder>,
 }
 
 impl Keeper {
@@ -112,12 +111,14 @@ impl Keeper {
                 self.plan.session(),
                 self.last_call,
                 events.clone(),
+                Arc::clone(self.engine.messages()),
             ),
             flags: BTreeMap::new(),
             starting: std::mem::take(&mut self.starting),
             limits,
             events,
             shared: Arc::clone(&self.shared),
+            builder: Arc::clone(self.engine.messages()),
         };
         self.run(cell, run, answer).await
     }
@@ -417,45 +418,46 @@ impl Run {
 
     /// Takes one message; an error is why its channel is of no use any more.
     async fn message(&mut self, message: Vec<u8>) -> Result<Next, String> {
-        let bytes = message.len() as u64;
-        let said = if message.len() < LARGE {
-            message::read(&message)
-        } else {
-            match tokio::task::spawn_blocking(move || message::read(&message)).await {
-                Ok(said) => said,
-                Err(error) => return Err(error.to_string()),
+        let broken = |error| format!("a message: {error}");
+        let said = self.builder.head(message).await.map_err(broken)?;
+        Ok(match said {
+            Said::Done { id, message } if id == self.id => {
+                match self.builder.build(message, message::end).await.map_err(broken)? {
+                    Some(end) => Next::Over(end),
+                    None => self.unknown(),
+                }
             }
-        };
-        Ok(match said.map_err(|error| format!("a message: {error}"))? {
-            Said::Done { id, end } if id == self.id => Next::Over(end),
-            Said::Display { id, data, value } if id == self.id => {
-                self.display(Display { data, value }, bytes);
+            Said::Display { id, message } if id == self.id => {
+                let cost = message.cost();
+                if self.displays.len() < MOST_DISPLAYS && cost <= self.display_room {
+                    match self
+                        .builder
+                        .build(message, message::display)
+                        .await
+                        .map_err(broken)?
+                    {
+                        Some(display) => self.display(display, cost),
+                        None => return Ok(self.unknown()),
+                    }
+                } else {
+                    self.flag("a display that was too much");
+                }
                 Next::Listen
             }
             Said::ToolCall {
                 id,
                 call,
                 name,
-                args,
-                kwargs,
-            } if id == self.id => {
-                let arguments = Arguments { args, kwargs };
-                let asked = Asked {
-                    call,
-                    name,
-                    arguments,
-                    bytes,
-                };
-                match self.calls.ask(asked) {
-                    Ok(()) => Next::Listen,
-                    Err((refusal, reply)) => {
-                        if refusal == Refusal::Replay {
-                            self.flag("a tool call's number was used again");
-                        }
-                        reply.map_or(Next::Listen, Next::Refuse)
+                message,
+            } if id == self.id => match self.calls.ask(Asked { call, name, message }) {
+                Ok(()) => Next::Listen,
+                Err((refusal, reply)) => {
+                    if refusal == Refusal::Replay {
+                        self.flag("a tool call's number was used again");
                     }
+                    reply.map_or(Next::Listen, Next::Refuse)
                 }
-            }
+            },
             Said::ToolCall { call, .. } => {
                 self.flag("a tool call of another execution");
                 Next::Refuse(calls::stray(call))
@@ -468,19 +470,17 @@ impl Run {
                 self.starting = false;
                 Next::Listen
             }
-            Said::Ready | Said::Unknown => {
-                self.flag("a message that is not known");
-                Next::Listen
-            }
+            Said::Ready | Said::Unknown => self.unknown(),
         })
     }
 
-    fn display(&mut self, display: Display, bytes: u64) {
-        if self.displays.len() >= MOST_DISPLAYS || bytes > self.display_room {
-            self.flag("a display that was too much");
-            return;
-        }
-        self.display_room -= bytes;
+    fn unknown(&mut self) -> Next {
+        self.flag("a message that is not known");
+        Next::Listen
+    }
+
+    fn display(&mut self, display: Display, cost: u64) {
+        self.display_room -= cost;
         let _ = self.events.send(Event::Display(display.clone()));
         self.displays.push(display);
     }

@@ -81,7 +81,7 @@ impl Keeper {
         let mut words = Vec::new();
         loop {
             let why = match interpreting.hear().await? {
-                Heard::Message(message) => match message::read(&message) {
+                Heard::Message(message) => match message::head(message) {
                     Ok(Said::Ready) => break,
                     Ok(_) => continue,
                     Err(error) => error.to_string(),

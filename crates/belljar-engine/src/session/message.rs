@@ -1,19 +1,25 @@
 //! The messages of `guest/PROTOCOL.md`, from the engine's side.
 //!
 //! What is read here was written by whoever runs in the sandbox. Nothing of it is believed beyond
-//! what it is: the guest's own word about its own code.
+//! what it is: the guest's own word about its own code. A message is read in two steps: `head` says what it is about, and values are
+//! built once somebody wants them, since they take many times the memory of their JSON.
 
 use std::collections::BTreeMap;
 
 use belljar_core::value::{Fields, JsonCaps, ValueError, check_json};
-use belljar_core::{Exception, SessionRules, Value};
+use belljar_core::{Display, Exception, SessionRules, Value};
 use serde::{Deserialize, Serialize};
+
+use crate::tools::Arguments;
 
 /// How deep a value may be on the wire: three brackets for each level of the worst kind stay
 /// within what a message may have.
 pub(super) const DEEPEST_VALUE: usize = 60;
 /// The longest value that a runner may send.
 pub(super) const LONGEST_VALUE: u64 = 8 << 20;
+/// The most values in one value that a runner may send, all levels together, counted as [`check_json`] does. What is around them
+/// in a message has the rest of [`JsonCaps::MESSAGE`].
+pub(super) const MAX_VALUES: usize = 400_000;
 /// The most displays of one execution.
 pub(super) const MOST_DISPLAYS: usize = 1_000;
 
@@ -38,6 +44,7 @@ pub(super) struct ToolName<'a> {
 #[derive(Serialize)]
 pub(super) struct ValueLimits {
     pub value_bytes: u64,
+    pub values: usize,
     pub depth: usize,
     pub displays: usize,
     pub display_bytes: u64,
@@ -48,6 +55,7 @@ impl ValueLimits {
     pub(super) fn new(output: u64) -> Self {
         Self {
             value_bytes: output.clamp(64 << 10, LONGEST_VALUE),
+            values: MAX_VALUES,
             depth: DEEPEST_VALUE,
             displays: MOST_DISPLAYS,
             display_bytes: output.clamp(64 << 10, LONGEST_VALUE),
@@ -126,25 +134,44 @@ pub(super) fn tool_error(call: u64, kind: &str, message: &str) -> Vec<u8> {
     .unwrap_or_default()
 }
 
-/// What a runner said.
+/// One message whose form has been checked, with nothing built of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Message {
+    pub bytes: Vec<u8>,
+    /// How many values it holds, all levels together.
+    pub values: usize,
+}
+
+/// How much memory a value takes at least, whatever its length as JSON.
+const VALUE_BYTES: usize = 32;
+
+impl Message {
+    /// How many bytes it is counted as once it is built.
+    pub(super) fn cost(&self) -> u64 {
+        self.bytes.len().max(self.values * VALUE_BYTES) as u64
+    }
+}
+
+/// What a runner said, before any value in it is built.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
     Ready,
+    /// The message, for [`display`].
     Display {
         id: u64,
-        data: BTreeMap<String, String>,
-        value: Option<Value>,
+        message: Message,
     },
+    /// The message, for [`arguments`].
     ToolCall {
         id: u64,
         call: u64,
         name: String,
-        args: Vec<Value>,
-        kwargs: Fields,
+        message: Message,
     },
+    /// The message, for [`end`].
     Done {
         id: u64,
-        end: End,
+        message: Message,
     },
     /// JSON, but nothing that we know.
     Unknown,
@@ -170,20 +197,37 @@ pub(super) enum CommandEnd {
     CannotStart(String),
 }
 
-/// Every field that any event has.
+/// What a message is about. Fields that hold values are passed over.
 #[derive(Deserialize)]
-struct Fieldset {
+struct Head {
     event: String,
     id: Option<u64>,
-    data: Option<BTreeMap<String, String>>,
+    call: Option<u64>,
+    name: Option<String>,
+}
+
+/// A display's own fields.
+#[derive(Deserialize)]
+struct DisplayFields {
+    data: BTreeMap<String, String>,
     // An absent value is no value; a null is None.
     #[serde(default, deserialize_with = "present")]
     value: Option<Value>,
-    call: Option<u64>,
-    name: Option<String>,
+}
+
+/// A tool call's own fields.
+#[derive(Deserialize)]
+struct CallFields {
     args: Option<Vec<Value>>,
     kwargs: Option<Value>,
-    status: Option<String>,
+}
+
+/// The fields that a `done` has.
+#[derive(Deserialize)]
+struct DoneFields {
+    status: String,
+    #[serde(default, deserialize_with = "present")]
+    value: Option<Value>,
     error: Option<Told>,
     exit_code: Option<u8>,
     signal: Option<u8>,
@@ -217,59 +261,95 @@ impl From<Told> for Exception {
     }
 }
 
-/// Reads one message. An error means that the channel is not to be listened to any more.
-pub(super) fn read(message: &[u8]) -> Result<Said, ValueError> {
-    check_json(message, JsonCaps::MESSAGE)?;
+/// The fields of `T` in a message; nothing where it has others.
+fn fields<'a, T: Deserialize<'a>>(message: &'a [u8]) -> Result<Option<T>, ValueError> {
     let mut deserializer = serde_json::Deserializer::from_slice(message);
-    // Depth was bounded above.
+    // Depth was bounded by `head`.
     deserializer.disable_recursion_limit();
-    match Fieldset::deserialize(&mut deserializer) {
+    match T::deserialize(&mut deserializer) {
         Ok(fields) => {
             deserializer.end()?;
-            Ok(fields.said().unwrap_or(Said::Unknown))
+            Ok(Some(fields))
         }
-        Err(error) if error.is_data() => Ok(Said::Unknown),
+        Err(error) if error.is_data() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-impl Fieldset {
-    fn said(self) -> Option<Said> {
-        Some(match &*self.event {
+/// Finds out what a message is about and builds no value of it. An error means that the channel is not to be listened to any more.
+pub(super) fn head(message: Vec<u8>) -> Result<Said, ValueError> {
+    let values = check_json(&message, JsonCaps::MESSAGE)?;
+    let head: Option<Head> = fields(&message)?;
+    let message = Message {
+        bytes: message,
+        values,
+    };
+    Ok(head.and_then(|head| head.said(message)).unwrap_or(Said::Unknown))
+}
+
+impl Head {
+    fn said(self, message: Message) -> Option<Said> {
+        Some(match self.event.as_str() {
             "ready" => Said::Ready,
             "display" => Said::Display {
                 id: self.id?,
-                data: self.data?,
-                value: self.value,
+                message,
             },
             "tool_call" => Said::ToolCall {
                 id: self.id?,
                 call: self.call?,
                 name: self.name?,
-                args: self.args.unwrap_or_default(),
-                kwargs: match self.kwargs {
-                    None => Fields::new(),
-                    Some(Value::Object(fields)) => fields,
-                    Some(_) => return None,
-                },
+                message,
             },
             "done" => Said::Done {
                 id: self.id?,
-                end: match (self.status.as_deref()?, self.error) {
-                    ("ok", _) => End::Ok(self.value),
-                    ("error", error) => End::Raised(error?.into()),
-                    ("interrupted", error) => End::Interrupted(error.unwrap_or_default().into()),
-                    ("refused", error) => End::Refused(error?.into()),
-                    ("command", error) => End::Command(match (self.exit_code, self.signal, error) {
-                        (Some(code), None, None) => CommandEnd::Exited(code.into()),
-                        (None, Some(signal @ 1..=64), None) => CommandEnd::Signaled(signal.into()),
-                        (None, None, Some(error)) => CommandEnd::CannotStart(error.message),
-                        _ => return None,
-                    }),
-                    ("exit", error) => End::Exit(exit_code(&error.unwrap_or_default().message)),
-                    _ => return None,
-                },
+                message,
             },
+            _ => return None,
+        })
+    }
+}
+
+/// Builds a display; nothing if the message is none.
+pub(super) fn display(message: &[u8]) -> Result<Option<Display>, ValueError> {
+    let fields: Option<DisplayFields> = fields(message)?;
+    Ok(fields.map(|DisplayFields { data, value }| Display { data, value }))
+}
+
+/// Builds the arguments of a tool call; nothing if the message has none.
+pub(super) fn arguments(message: &[u8]) -> Result<Option<Arguments>, ValueError> {
+    let fields: Option<CallFields> = fields(message)?;
+    Ok(fields.and_then(|fields| {
+        let kwargs = match fields.kwargs {
+            None => Fields::new(),
+            Some(Value::Object(kwargs)) => kwargs,
+            Some(_) => return None,
+        };
+        let args = fields.args.unwrap_or_default();
+        Some(Arguments { args, kwargs })
+    }))
+}
+
+/// Builds the end of a cell; nothing if the message is none.
+pub(super) fn end(message: &[u8]) -> Result<Option<End>, ValueError> {
+    let fields: Option<DoneFields> = fields(message)?;
+    Ok(fields.and_then(DoneFields::end))
+}
+
+impl DoneFields {
+    fn end(self) -> Option<End> {
+        Some(match (self.status.as_str(), self.error) {
+            ("ok", _) => End::Ok(self.value),
+            ("error", error) => End::Raised(error?.into()),
+            ("interrupted", error) => End::Interrupted(error.unwrap_or_default().into()),
+            ("refused", error) => End::Refused(error?.into()),
+            ("command", error) => End::Command(match (self.exit_code, self.signal, error) {
+                (Some(code), None, None) => CommandEnd::Exited(code.into()),
+                (None, Some(signal @ 1..=64), None) => CommandEnd::Signaled(signal.into()),
+                (None, None, Some(error)) => CommandEnd::CannotStart(error.message),
+                _ => return None,
+            }),
+            ("exit", error) => End::Exit(exit_code(&error.unwrap_or_default().message)),
             _ => return None,
         })
     }
@@ -288,7 +368,18 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> Said {
-        read(text.as_bytes()).unwrap()
+        head(text.into()).unwrap()
+    }
+
+    /// What a message comes to once everything in it is built.
+    fn is_known(text: &str) -> bool {
+        match said(text) {
+            Said::Unknown => false,
+            Said::Ready => true,
+            Said::Display { message, .. } => display(&message.bytes).unwrap().is_some(),
+            Said::ToolCall { message, .. } => arguments(&message.bytes).unwrap().is_some(),
+            Said::Done { message, .. } => end(&message.bytes).unwrap().is_some(),
+        }
     }
 
     #[test]
@@ -298,7 +389,7 @@ mod tests {
             Said::Ready
         );
         let end = |text: &str| match said(&format!("{{\"event\":\"done\",\"id\":7,{text}}}")) {
-            Said::Done { id: 7, end } => end,
+            Said::Done { id: 7, message } => super::end(&message.bytes).unwrap().unwrap(),
             other => panic!("{other:?}"),
         };
         assert_eq!(end(r#""status":"ok""#), End::Ok(None));
@@ -327,14 +418,12 @@ mod tests {
             end(r#""status":"command","signal":9"#),
             End::Command(CommandEnd::Signaled(9))
         );
-        let Said::ToolCall {
-            call, args, kwargs, ..
-        } = said(
+        let Said::ToolCall { call, message, .. } = said(
             r#"{"event":"tool_call","id":1,"call":9,"name":"f","args":[{"$":"bytes","v":"AA=="}],"kwargs":{"k":1}}"#,
-        )
-        else {
+        ) else {
             panic!()
         };
+        let Arguments { args, kwargs } = arguments(&message.bytes).unwrap().unwrap();
         assert_eq!((call, args), (9, vec![Value::bytes([0])]));
         assert_eq!(kwargs, [("k".to_owned(), 1.into())]);
     }
@@ -357,13 +446,13 @@ mod tests {
             "{}",
             "1",
         ] {
-            assert_eq!(said(text), Said::Unknown, "{text}");
+            assert!(!is_known(text), "{text}");
         }
         for text in ["", "{", "{\"event\":\"ready\"} x", "\u{1}", "NaN"] {
-            assert!(read(text.as_bytes()).is_err(), "{text:?}");
+            assert!(head(text.into()).is_err(), "{text:?}");
         }
-        assert!(read(&[0xff, 0xfe]).is_err());
+        assert!(head(vec![0xff, 0xfe]).is_err());
         let deep = format!("{{\"event\":\"done\",\"value\":{}", "[".repeat(1_000_000));
-        assert!(matches!(read(deep.as_bytes()), Err(ValueError::TooDeep(_))));
+        assert!(matches!(head(deep.into()), Err(ValueError::TooDeep(_))));
     }
 }

@@ -2,8 +2,10 @@
 
 use tokio::sync::mpsc;
 
+use super::builder::MessageBuilder;
 use super::calls::{Asked, Calls, Refusal};
-use crate::tools::{Arguments, Tools};
+use super::message::Message;
+use crate::tools::Tools;
 use belljar_core::SessionRules;
 
 fn run(work: impl Future<Output = ()>) {
@@ -27,15 +29,20 @@ fn calls(budget: u32) -> (Calls, mpsc::UnboundedReceiver<super::Event>) {
         max_tool_calls: budget,
         ..SessionRules::default()
     };
-    (Calls::new((tools(), None), &rules, 0, events), heard)
+    (
+        Calls::new((tools(), None), &rules, 0, events, MessageBuilder::shared(None)),
+        heard,
+    )
 }
 
 fn asked(call: u64, name: &str) -> Asked {
     Asked {
         call,
         name: name.to_owned(),
-        arguments: Arguments::default(),
-        bytes: 10,
+        message: Message {
+            bytes: b"{}".to_vec(),
+            values: 1,
+        },
     }
 }
 
@@ -53,7 +60,7 @@ fn without_anybody_to_ask_what_needs_approval_is_refused() {
             approve_tools: vec!["one".to_owned()],
             ..SessionRules::default()
         };
-        let mut calls = Calls::new((tools(), None), &rules, 0, events);
+        let mut calls = Calls::new((tools(), None), &rules, 0, events, MessageBuilder::shared(None));
         let (refusal, answer) = calls.ask(asked(1, "one")).unwrap_err();
         assert_eq!(
             (refusal, kind(answer).as_str()),
@@ -121,5 +128,23 @@ fn the_budget_is_counted() {
             "ToolBudgetExceeded",
             "one that has ended counts as well"
         );
+    });
+}
+
+/// P64: what waits is bounded in bytes as well, and counts no more once its turn has come.
+#[test]
+fn p64_calls_that_wait_are_bounded_in_bytes() {
+    run(async {
+        let (mut calls, _heard) = calls(100);
+        let large = |call| Asked {
+            message: Message {
+                bytes: format!("{{\"args\":[\"{}\"]}}", "x".repeat(8 << 20)).into_bytes(),
+                values: 3,
+            },
+            ..asked(call, "hang")
+        };
+        let refused = (1..=20).filter(|call| calls.ask(large(*call)).is_err()).count();
+        assert_eq!(refused, 20 - 5 - 3, "five run, and three wait");
+        calls.ask(asked(21, "one")).unwrap();
     });
 }

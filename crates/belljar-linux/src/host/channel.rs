@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use belljar_core::provider::LONGEST_MESSAGE;
+use belljar_core::frame::FrameReader;
 use rustix::net::SendFlags;
 use tokio::io::unix::AsyncFd;
 
@@ -26,7 +26,10 @@ pub(crate) struct Channel {
     socket: Option<AsyncFd<OwnedFd>>,
     /// There while something is queued.
     room: Option<AsyncFd<OwnedFd>>,
-    incoming: Vec<u8>,
+    incoming: FrameReader,
+    /// Whether something came that is no message. It stays open then: a runner that is in the middle of a write would take the end
+    /// of its channel for the end of its work, and exit before anybody could say what was wrong.
+    broken: bool,
     outgoing: VecDeque<u8>,
 }
 
@@ -52,7 +55,8 @@ impl Channel {
         Ok(Self {
             socket: Some(sys::events::watch(ours)?),
             room: None,
-            incoming: Vec::new(),
+            incoming: FrameReader::default(),
+            broken: false,
             outgoing: VecDeque::new(),
         })
     }
@@ -76,12 +80,15 @@ impl Channel {
     /// The next message; sends what is queued meanwhile. Cancel-safe. Pending for ever once closed.
     pub(crate) async fn next(&mut self) -> Incoming {
         loop {
-            match self.take() {
+            if self.broken {
+                return std::future::pending().await;
+            }
+            match self.incoming.next_message() {
                 Ok(Some(message)) => return Incoming::Message(message),
                 Ok(None) => {}
                 Err(why) => {
-                    (self.socket, self.room) = (None, None);
-                    self.incoming = Vec::new();
+                    self.broken = true;
+                    self.incoming = FrameReader::default();
                     return Incoming::Broken(why);
                 }
             }
@@ -132,26 +139,6 @@ impl Channel {
             }
         }
     }
-
-    /// The first whole message of what has come in.
-    fn take(&mut self) -> Result<Option<Vec<u8>>, String> {
-        let Some((header, rest)) = self.incoming.split_first_chunk::<4>() else {
-            return Ok(None);
-        };
-        let length = u32::from_le_bytes(*header) as usize;
-        if length > LONGEST_MESSAGE {
-            return Err(format!("a message of {length} bytes was announced"));
-        }
-        if rest.len() < length {
-            return Ok(None);
-        }
-        let message = rest[..length].to_vec();
-        self.incoming.drain(..4 + length);
-        if self.incoming.is_empty() {
-            self.incoming = Vec::new();
-        }
-        Ok(Some(message))
-    }
 }
 
 /// Sends as much as the socket takes.
@@ -169,12 +156,11 @@ fn send(socket: &OwnedFd, outgoing: &mut VecDeque<u8>) -> io::Result<()> {
 }
 
 /// Reads once; false at the end.
-fn receive(socket: &OwnedFd, incoming: &mut Vec<u8>) -> io::Result<bool> {
-    let have = incoming.len();
-    incoming.resize(have + CHUNK, 0);
-    let result = rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut incoming[have..]));
-    incoming.truncate(have + *result.as_ref().unwrap_or(&0));
-    Ok(result? > 0)
+fn receive(socket: &OwnedFd, incoming: &mut FrameReader) -> io::Result<bool> {
+    let mut chunk = vec![0; CHUNK];
+    let count = rustix::io::retry_on_intr(|| rustix::io::read(socket, &mut chunk))?;
+    incoming.push(&chunk[..count]);
+    Ok(count > 0)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub(crate) mod calls;
 pub(crate) mod events;
 pub(crate) mod filter;
 pub(crate) mod hook;
+pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod net;
 pub(crate) mod process;

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, LONGEST_MESSAGE, OutputSink, WorkFiles};
+use belljar_core::frame::FrameReader;
+use belljar_core::provider::{BoxFuture, Ended, Heard, Interpreting, OutputSink, WorkFiles};
 use belljar_core::{Limits, ProviderError, Stage, Usage};
 use belljar_linux::agent::wire::{PIECE, WINDOW, ask};
-use bytes::{Buf, BytesMut};
 
 use super::files::AgentFiles;
 use super::sandbox::AgentSandbox;
@@ -18,7 +18,7 @@ use crate::place::Used;
 #[derive(Debug, Default)]
 pub(crate) struct Interpreter {
     /// What it said, as far as it is no whole message.
-    incoming: BytesMut,
+    incoming: FrameReader,
     broken: bool,
     /// What it is still to be told.
     outgoing: VecDeque<u8>,
@@ -29,22 +29,6 @@ pub(crate) struct Interpreter {
 }
 
 impl Interpreter {
-    /// The first whole message of what it has said.
-    fn message(&mut self) -> Result<Option<Vec<u8>>, String> {
-        let Some((head, rest)) = self.incoming.split_first_chunk::<4>() else {
-            return Ok(None);
-        };
-        let length = u32::from_le_bytes(*head) as usize;
-        if length > LONGEST_MESSAGE {
-            return Err(format!("a message of {length} bytes was announced"));
-        }
-        if rest.len() < length {
-            return Ok(None);
-        }
-        self.incoming.advance(4);
-        Ok(Some(self.incoming.split_to(length).to_vec()))
-    }
-
     /// The next piece that it may be told.
     fn piece(&mut self) -> Option<Vec<u8>> {
         let room = (WINDOW - self.on_its_way.min(WINDOW)).min(PIECE);
@@ -103,11 +87,12 @@ impl AgentSandbox {
                 return Err(ProviderError::Protocol("no interpreter is running".to_owned()));
             };
             if !interpreter.broken {
-                match interpreter.message() {
+                match interpreter.incoming.next_message() {
                     Ok(Some(message)) => return Ok(Heard::Message(message)),
                     Ok(None) => {}
                     Err(why) => {
                         interpreter.broken = true;
+                        interpreter.incoming = FrameReader::default();
                         return Ok(Heard::Broken(why));
                     }
                 }
@@ -128,7 +113,7 @@ impl AgentSandbox {
             match told {
                 Ok(Some(Told::Said(bytes))) => {
                     if !interpreter.broken {
-                        interpreter.incoming.extend_from_slice(&bytes);
+                        interpreter.incoming.push(&bytes);
                     }
                     self.listened_to(bytes.len());
                 }
@@ -297,7 +282,7 @@ impl AgentSandbox {
         match told {
             Told::Said(bytes) => {
                 if !interpreter.broken {
-                    interpreter.incoming.extend_from_slice(&bytes);
+                    interpreter.incoming.push(&bytes);
                 }
                 self.listened_to(bytes.len());
             }

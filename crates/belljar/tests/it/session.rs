@@ -9,6 +9,7 @@ mod hostile;
 mod interrupts;
 mod javascript;
 mod limits;
+mod memory;
 mod network;
 mod semantics;
 mod tools;

@@ -12,7 +12,7 @@ use crate::again::{alone, test_name};
 use crate::harness::own_memory;
 
 /// Python that sends frames of its own on descriptor 3.
-const FORGE: &str = "import os, json, struct, time
+pub(super) const FORGE: &str = "import os, json, struct, time
 def raw(data):
     while data:
         data = data[os.write(3, data):]
