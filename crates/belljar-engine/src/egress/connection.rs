@@ -386,7 +386,7 @@ impl Course {
         mut came: Vec<u8>,
         upgrade: &Upgrade,
     ) -> Result<(), Stopped> {
-        let mut requests = Requests::default();
+        let mut requests = Requests::default().ending_after_body();
         let mut pass_on = Vec::new();
         let mut permit = |head: &Head| self.permit(rules, Rule::speaks_http, head);
         loop {
@@ -397,6 +397,9 @@ impl Course {
             }
             send(to, &pass_on, &shared.outgoing, &self.sent).await?;
             taken.map_err(|refused| Stopped::Refused(refused.to_string()))?;
+            if requests.continues() {
+                upgrade.go_on();
+            }
             if requests.waits() {
                 requests.answered(upgrade.agreed().await);
             }

@@ -1,15 +1,46 @@
 //! Requests of HTTP in the clear, one after the other on one connection: each is looked at before a byte of it goes on.
 //!
 //! The bytes are the guest's, and a server at the other end reads them as well. So whatever two readers could take for different
-//! things is refused: two lengths, a length and chunks, folded lines, bare line ends, odd spaces.
+//! things is refused: two lengths, a length and chunks, folded lines, bare line ends, odd spaces. A server may also answer without
+//! reading what a request brings, and take that for the next request; `Expect: 100-continue` even invites it to. So every request that
+//! brings something says `Connection: close`, after which a server reads nothing more, and `Expect` goes to nobody.
 
 #[cfg(test)]
 mod tests;
 
+use crate::weaken;
+
 /// The longest head of a request.
 const LONGEST_HEAD: usize = 64 << 10;
+/// The most digits of a chunk's size: what has more is cut to another number where sizes have 32 bits.
+const MAX_CHUNK_DIGITS: usize = 7;
 /// The longest line of a chunk's size, or of what follows the last one.
 const LONGEST_LINE: usize = 8 << 10;
+
+/// Headers that say where a request ends or whom it is for. None of them may come a second time in another spelling, after the end of
+/// a request, or on the list of those that the next in line leaves out.
+const FRAMING: [&str; 9] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "upgrade",
+    "expect",
+    "te",
+];
+
+/// What no server is told, since its answer could leave open whether the rest of the request is still to come.
+const NOT_TOLD: [(&str, &[u8]); 1] = [("expect", b"")];
+
+/// What the last request of a connection says of it.
+const LAST_REQUEST: [(&str, &[u8]); 4] = [
+    ("connection", b"Connection: close\r\n"),
+    ("keep-alive", b""),
+    ("proxy-connection", b""),
+    ("expect", b""),
+];
 
 /// What a request's head says.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +56,8 @@ pub(super) struct Head {
     pub drops_headers: bool,
     /// Whether it says elsewhere what some servers take for its method or path.
     pub overrides: bool,
+    /// Whether it waits for a word before it goes on.
+    expects: bool,
     body: Body,
 }
 
@@ -69,6 +102,12 @@ pub(super) struct Requests {
     count: u64,
     /// Headers that every request has as these lines, whatever it says itself: names in lower case, and the lines.
     told: Vec<(String, Vec<u8>)>,
+    /// Whether a request that brings something has its server close the connection.
+    ends_after_body: bool,
+    /// Whether the request of the moment does.
+    is_last: bool,
+    /// Whether the guest waits for a word before it sends more of its first request.
+    waits_to_continue: bool,
 }
 
 impl Default for Requests {
@@ -78,6 +117,9 @@ impl Default for Requests {
             held: Vec::new(),
             count: 0,
             told: Vec::new(),
+            ends_after_body: false,
+            is_last: false,
+            waits_to_continue: false,
         }
     }
 }
@@ -91,19 +133,36 @@ impl Requests {
         }
     }
 
+    /// Has a request that brings something say that it is the last one.
+    #[must_use]
+    pub(super) fn ending_after_body(mut self) -> Self {
+        self.ends_after_body = !weaken::is_off("bodies");
+        self
+    }
+
+    /// What the connection itself has every request say.
+    const fn connection_headers(&self) -> &'static [(&'static str, &'static [u8])] {
+        match (self.ends_after_body, self.is_last) {
+            (false, _) => &[],
+            (true, false) => &NOT_TOLD,
+            (true, true) => &LAST_REQUEST,
+        }
+    }
+
     /// Passes a head on, with what it is to say and without what it says in its place.
     fn tell(&self, pass: &mut Vec<u8>) {
-        if self.told.is_empty() {
-            pass.extend_from_slice(&self.held);
-            return;
-        }
+        let of_connection = self.connection_headers();
         for (at, line) in self.held.split_inclusive(|byte| *byte == b'\n').enumerate() {
-            if self.names_told(line) {
+            let is_own = || of_connection.iter().any(|(name, _)| is_called(line, name));
+            if at > 0 && (self.names_told(line) || is_own()) {
                 continue;
             }
             pass.extend_from_slice(line);
             if at == 0 {
                 for (_, line) in &self.told {
+                    pass.extend_from_slice(line);
+                }
+                for (_, line) in of_connection {
                     pass.extend_from_slice(line);
                 }
             }
@@ -112,18 +171,7 @@ impl Requests {
 
     /// Whether a line is a header that is told.
     fn names_told(&self, line: &[u8]) -> bool {
-        let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
-        // Some servers take one for the other.
-        let plain = |byte: u8| {
-            if byte == b'_' {
-                b'-'
-            } else {
-                byte.to_ascii_lowercase()
-            }
-        };
-        let name: Vec<u8> = name.iter().map(|byte| plain(*byte)).collect();
-        let is_name = |told: &(String, Vec<u8>)| told.0.bytes().map(plain).eq(name.iter().copied());
-        self.told.iter().any(is_name)
+        self.told.iter().any(|(name, _)| is_called(line, name))
     }
 
     /// Takes what came, and gives to `pass` what may go on. Heads go to `permit` first.
@@ -197,6 +245,12 @@ impl Requests {
         self.at == At::Head && self.held.is_empty()
     }
 
+    /// Whether the guest has to be told now that it may send more. That is known only of its first request: later there may be an
+    /// answer on its way that it would be put into.
+    pub(super) fn continues(&mut self) -> bool {
+        std::mem::take(&mut self.waits_to_continue)
+    }
+
     fn hold_head(&mut self, bytes: &[u8]) -> Result<usize, Refused> {
         // The end may have begun in what is held.
         let begin = self.held.len().saturating_sub(3);
@@ -233,6 +287,8 @@ impl Requests {
         let head = read(&self.held)?;
         permit(&head).map_err(Refused::ByRule)?;
         self.count += 1;
+        self.is_last = self.ends_after_body && head.body != Body::Sized(0);
+        self.waits_to_continue = self.is_last && head.expects && self.count == 1;
         self.at = match head.body {
             // The answer can only be told apart where it is the first.
             _ if head.upgrade && (self.count > 1 || head.body != Body::Sized(0)) => {
@@ -252,7 +308,8 @@ impl Requests {
             At::ChunkSize => {
                 // What may follow the size is for nobody.
                 let digits = line.len();
-                let plain = (1..=15).contains(&digits) && line.iter().all(u8::is_ascii_hexdigit);
+                let plain =
+                    (1..=MAX_CHUNK_DIGITS).contains(&digits) && line.iter().all(u8::is_ascii_hexdigit);
                 let size = std::str::from_utf8(line).ok().filter(|_| plain);
                 match size.and_then(|text| u64::from_str_radix(text, 16).ok()) {
                     Some(0) => At::Trailer,
@@ -264,7 +321,7 @@ impl Requests {
             At::Trailer if line.is_empty() => At::Head,
             At::Trailer => {
                 header(line).ok_or(Refused::Ambiguous("a line after the last chunk is none"))?;
-                if self.names_told(line) {
+                if self.names_told(line) || FRAMING.iter().any(|name| is_called(line, name)) {
                     return Err(Refused::Ambiguous(
                         "it has a header after its end that is not its own",
                     ));
@@ -311,6 +368,19 @@ pub(super) fn begins(bytes: &[u8]) -> Option<bool> {
     }
     // A line without end is for nobody to pass on unseen.
     (line.len() >= LONGEST_LINE).then_some(true)
+}
+
+/// Whether a line is a header of that name, in any spelling: some servers take `_` for `-`.
+fn is_called(line: &[u8], name: &str) -> bool {
+    let plain = |byte: u8| {
+        if byte == b'_' {
+            b'-'
+        } else {
+            byte.to_ascii_lowercase()
+        }
+    };
+    let said = line.split(|byte| *byte == b':').next().unwrap_or(line);
+    name.bytes().map(plain).eq(said.iter().copied().map(plain))
 }
 
 fn is_token(byte: u8) -> bool {
@@ -381,9 +451,15 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
     let path = path.split('?').next().unwrap_or(path);
     let path = if path.is_empty() { "/" } else { path };
     let (mut length, mut chunked, mut upgrade, mut named) = (None, false, false, 0);
-    let (mut overrides, mut drops_headers) = (false, false);
+    let (mut overrides, mut drops_headers, mut expects) = (false, false, false);
     while let Some(line) = next()? {
         let (name, value) = header(line).ok_or(no("a line of its head is none"))?;
+        let is_framing = |name: &&&str| is_called(line, name);
+        if let Some(framing) = FRAMING.iter().find(is_framing)
+            && *framing != name
+        {
+            return Err(no("a header is spelled in a way that servers read differently"));
+        }
         match name.as_str() {
             "host" => {
                 named += 1;
@@ -392,6 +468,7 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
             "content-length" => {
                 let plain =
                     (1..=18).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit());
+                let plain = plain && (value == "0" || !value.starts_with('0'));
                 let size: Option<u64> = if plain { value.parse().ok() } else { None };
                 if length.replace(size.ok_or(no("its length is none"))?).is_some() {
                     return Err(no("it has two lengths"));
@@ -415,6 +492,23 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
                     usual.iter().any(|usual| usual.eq_ignore_ascii_case(word.trim()))
                 };
                 drops_headers |= !value.split(',').all(usual);
+                let ends_it = |word: &str| {
+                    let word = word.trim();
+                    ["host", "content-length", "transfer-encoding", "expect"]
+                        .iter()
+                        .any(|name| is_called(word.as_bytes(), name))
+                };
+                if value.split(',').any(ends_it) {
+                    return Err(no(
+                        "it has the next in line leave out where it ends or whom it is for",
+                    ));
+                }
+            }
+            "expect" => {
+                if expects || !value.eq_ignore_ascii_case("100-continue") {
+                    return Err(no("it expects something else than to be continued"));
+                }
+                expects = true;
             }
             "x-original-url"
             | "x-rewrite-url"
@@ -447,6 +541,7 @@ fn read(head: &[u8]) -> Result<Head, Refused> {
         upgrade,
         drops_headers,
         overrides,
+        expects,
         body,
     })
 }

@@ -210,7 +210,7 @@ impl Confidant<'_> {
     ) -> Result<(), Stopped> {
         let mut headers: Vec<_> = self.told.iter().map(|told| told.header()).collect();
         headers.extend(LEGIBLE.map(|(name, line)| (name.to_owned(), line.to_vec())));
-        let mut requests = Requests::telling(headers);
+        let mut requests = Requests::telling(headers).ending_after_body();
         let mut pass_on = Vec::new();
         loop {
             pass_on.clear();
@@ -224,6 +224,9 @@ impl Confidant<'_> {
             to.write_all(&pass_on).await?;
             to.flush().await?;
             taken.map_err(|refused| Stopped::Refused(refused.to_string()))?;
+            if requests.continues() {
+                upgrade.go_on();
+            }
             if requests.waits() {
                 requests.answered(upgrade.agreed().await);
             }
@@ -253,7 +256,7 @@ impl Confidant<'_> {
     ) -> Result<(), Stopped> {
         let mut lookout = Lookout::new(&self.told);
         let mut came = Vec::new();
-        let mut more = upgrade.first(&mut from, &mut came).await?;
+        let mut more = upgrade.first(&mut from, &mut to, &mut came).await?;
         loop {
             lookout.look(&came).map_err(|name| {
                 Stopped::Refused(format!(

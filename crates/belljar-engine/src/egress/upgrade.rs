@@ -1,10 +1,11 @@
-//! Another protocol on a connection that began with HTTP: nothing is said in it before the other side has agreed.
+//! What comes back on a connection that began with HTTP: whether another protocol was agreed on, before which nothing is said in it,
+//! and the word to go on that the engine itself gives.
 
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
@@ -17,12 +18,21 @@ pub(super) struct Upgrade {
     expected: AtomicBool,
     answer: OnceLock<bool>,
     known: Notify,
+    go_on: Notify,
 }
+
+/// What a guest waits for that expects to be told whether to send what its request brings.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Upgrade {
     /// The next thing that comes back is the answer.
     pub(super) fn expect(&self) {
         self.expected.store(true, Ordering::Release);
+    }
+
+    /// The guest is to send the rest of its first request. It is told so unless something has come back already.
+    pub(super) fn go_on(&self) {
+        self.go_on.notify_one();
     }
 
     /// Waits for it.
@@ -42,13 +52,23 @@ impl Upgrade {
     }
 
     /// Reads the beginning of what comes back, up to whether it is that answer. Whether more may come.
-    pub(super) async fn first<R: AsyncRead + Unpin>(
+    pub(super) async fn first<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &self,
         from: &mut R,
+        to: &mut W,
         first: &mut Vec<u8>,
     ) -> io::Result<bool> {
         loop {
-            if read_some(from, first).await? == 0 {
+            let count = tokio::select! {
+                biased;
+                count = read_some(from, first) => count?,
+                () = self.go_on.notified(), if first.is_empty() => {
+                    to.write_all(CONTINUE).await?;
+                    to.flush().await?;
+                    continue;
+                }
+            };
+            if count == 0 {
                 self.hear(false);
                 return Ok(false);
             }
@@ -74,7 +94,7 @@ impl Upgrade {
         count: &AtomicU64,
     ) -> Result<(), Stopped> {
         let mut first = Vec::new();
-        let more = self.first(from, &mut first).await?;
+        let more = self.first(from, to, &mut first).await?;
         send(to, &first, allowance, count).await?;
         drop(first);
         if more {

@@ -124,6 +124,18 @@ fn what_could_be_read_in_two_ways_is_refused() {
         "HEAD / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
         "CONNECT /x HTTP/1.1\r\nHost: a.b\r\n\r\n".to_owned(),
         with("HTTP2-Settings: AAA\r\n"),
+        with("Content_Length: 5\r\n"),
+        with("Content-Length: 5\r\nTransfer_Encoding: chunked\r\n"),
+        with("Content-Length: 010\r\n"),
+        with("Connection: close, Content-Length\r\nContent-Length: 5\r\n"),
+        with("Connection: host\r\n"),
+        with("Expect: 200-ok\r\n"),
+        with("Expect: 100-continue\r\nExpect: 100-continue\r\n"),
+        with("Expect: 100-continue, 100-continue\r\n"),
+        with("Transfer-Encoding: chunked\r\n") + "100000005\r\nhello\r\n0\r\n\r\n",
+        with("Transfer-Encoding: chunked\r\n") + "0\r\nContent-Length: 5\r\n\r\n",
+        with("Transfer-Encoding: chunked\r\n") + "0\r\nHost: evil\r\n\r\n",
+        with("Transfer-Encoding: chunked\r\n") + "0\r\nTransfer_Encoding: chunked\r\n\r\n",
         "POST / HTTP/1.0\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
         "GET / HTTP/1.1\r\n\r\n".to_owned(),
         "GET / HTTP/1.0\r\n\r\n".to_owned(),
@@ -152,6 +164,61 @@ fn what_could_be_read_in_two_ways_is_refused() {
             passes(&text)
         );
     }
+}
+
+/// S10: a server is told to read nothing after a request that brings something, so that none takes that for another request.
+#[test]
+fn s10_a_request_that_brings_something_closes_its_connection() {
+    let next = "GET /b HTTP/1.1\r\nHost: a.b\r\n\r\n";
+    for (body, rest) in [
+        ("Content-Length: 5\r\n", "hello"),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            "5\r\nhello\r\n0\r\nX: y\r\n\r\n",
+        ),
+    ] {
+        let text = format!(
+            "GET /a HTTP/1.1\r\nHost: a.b\r\nConnection: keep-alive\r\nexpect: 100-continue\r\n\r\n\
+             POST / HTTP/1.1\r\nHost: a.b\r\nCONNECTION: keep-alive\r\nKeep-Alive: 5\r\nProxy-Connection: keep-alive\r\n\
+             Expect: 100-Continue\r\nX: y\r\n{body}\r\n{rest}"
+        );
+        let expected = format!(
+            "GET /a HTTP/1.1\r\nHost: a.b\r\nConnection: keep-alive\r\n\r\n\
+             POST / HTTP/1.1\r\nConnection: close\r\nHost: a.b\r\nX: y\r\n{body}\r\n{rest}"
+        );
+        for size in [1, 2, 7, 1000] {
+            let (mut requests, mut pass) = (Requests::default().ending_after_body(), Vec::new());
+            for piece in text.as_bytes().chunks(size) {
+                requests.take(piece, &mut |_| Ok(()), &mut pass).unwrap();
+            }
+            assert!(requests.is_between());
+            assert!(!requests.continues(), "an answer to the first may be on its way");
+            assert_eq!(
+                String::from_utf8(pass.clone()).unwrap(),
+                expected,
+                "in pieces of {size}"
+            );
+            // What a server reads in spite of that is looked at like any other.
+            let no = requests.take(next.as_bytes(), &mut |_| Err("no".to_owned()), &mut pass);
+            assert_eq!(no, Err(Refused::ByRule("no".to_owned())));
+        }
+    }
+    // One that brings nothing ends nothing.
+    let (mut requests, mut pass) = (Requests::default().ending_after_body(), Vec::new());
+    let empty = "POST / HTTP/1.1\r\nHost: a.b\r\nContent-Length: 0\r\n\r\n";
+    let all = format!("{empty}{next}");
+    requests.take(all.as_bytes(), &mut |_| Ok(()), &mut pass).unwrap();
+    assert_eq!(pass, all.as_bytes());
+}
+
+/// S10: the engine itself says that the rest may come, once, and only where no answer can be on its way.
+#[test]
+fn s10_who_expects_to_continue_is_told_so() {
+    let (mut requests, mut pass) = (Requests::default().ending_after_body(), Vec::new());
+    let head = b"POST / HTTP/1.1\r\nHost: a.b\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+    requests.take(head, &mut |_| Ok(()), &mut pass).unwrap();
+    assert!(requests.continues() && !requests.continues());
+    assert!(!String::from_utf8(pass).unwrap().to_lowercase().contains("expect"));
 }
 
 #[test]

@@ -57,6 +57,7 @@ allowed_hosts = [
     { host = "api.test", ports = [7], protocol = "tcp" },
     { host = "api.test", ports = [8080], methods = ["GET"], paths = ["/v1"] },
     "api.test:5000",
+    "api.test:5001",
     "10.9.9.9:80", "203.0.114.5:80", "own.test:80",
 ]
 "#;

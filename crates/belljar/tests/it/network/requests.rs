@@ -86,6 +86,72 @@ fn every_request_of_a_connection_is_for_its_host() {
     }
 }
 
+/// S10: a server that answers without reading what a request brings takes none of it for another request, here for another host of the
+/// same address. Seen reaching `other.test` without the control `bodies` (`weakened.rs`).
+#[test]
+fn s10_what_a_request_brings_is_no_other_request() {
+    for world in World::behind_every_wall() {
+        let done = world.run(
+            "hidden = 'GET /hidden HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n'\n\
+             def post(*lines): return 'POST /%s HTTP/1.1\\r\\nHost: api.test:5001\\r\\n' % len(lines) + ''.join(line + '\\r\\n' for line in lines) + '\\r\\n'\n\
+             size = 'Content-Length: %d' % len(hidden)\n\
+             chunk = '%x\\r\\n%s\\r\\n0\\r\\n\\r\\n' % (len(hidden), hidden)\n\
+             attempt('plain', lambda: say('api.test', 5001, post(size) + hidden, 2))\n\
+             attempt('kept alive', lambda: say('api.test', 5001, post(size, 'Connection: keep-alive') + hidden, 2))\n\
+             attempt('expect', lambda: say('api.test', 5001, post(size, 'Expect: 100-continue') + hidden, 2))\n\
+             attempt('chunks', lambda: say('api.test', 5001, post('Transfer-Encoding: chunked', 'Expect: 100-continue') + chunk, 2))\n\
+             def late():\n    \
+                 with dial('api.test', 5001) as s:\n        \
+                     s.sendall(post(size, 'Expect: 100-continue').encode()); first = s.recv(12)\n        \
+                     try: s.sendall(hidden.encode()); s.settimeout(3); s.recv(1000)\n        \
+                     except OSError: pass\n        \
+                     return first.startswith(b'HTTP/1.1')\n\
+             attempt('late', late)\n\
+             attempt('two', lambda: say('api.test', 5001, post(size, size) + hidden, 2))\n\
+             attempt('odd', lambda: say('api.test', 5001, post('Content_Length: %d' % len(hidden)) + hidden, 2))\n\
+             attempt('dropped', lambda: say('api.test', 5001, post(size, 'Connection: content-length') + hidden, 2))",
+        );
+        let done = done.expect_code(0);
+        let said = done.guest_stdout();
+        for line in ["plain 1", "kept alive 1", "expect 1", "chunks 1", "late True"] {
+            assert!(said.lines().any(|said| said == line), "{line}: {done:#?}");
+        }
+        let seen = world.seen();
+        assert!(seen.iter().any(|seen| seen["port"] == 5001), "{seen:?}");
+        for seen in &seen {
+            assert_eq!(seen["host"], "api.test:5001", "{seen}");
+            assert!(seen["expect"].is_null() && seen["target"] != "/hidden", "{seen}");
+        }
+    }
+}
+
+/// S10: whoever expects to be told to continue is, and what it sends arrives.
+#[test]
+fn s10_large_requests_that_expect_to_continue_arrive() {
+    for world in World::behind_every_wall() {
+        let done = world.run(
+            "import shutil, subprocess\n\
+             def waits():\n    \
+                 with dial('api.test', 80) as s:\n        \
+                     s.sendall(b'POST /waits HTTP/1.1\\r\\nHost: api.test\\r\\nExpect: 100-continue\\r\\nContent-Length: 3000000\\r\\n\\r\\n')\n        \
+                     first = s.recv(25); s.sendall(b'x' * 3000000); return first, s.recv(12)\n\
+             attempt('waits', waits)\n\
+             open('large', 'wb').write(b'x' * 3000000)\n\
+             if shutil.which('curl'):\n    \
+                 words = ['curl', '-sS', '-o', 'answer', '-w', '%{http_code} %{size_upload}', '-H', 'Expect: 100-continue', '--data-binary', '@large']\n    \
+                 print('curl', subprocess.run([*words, 'http://api.test/curl'], capture_output=True, text=True).stdout)\n\
+             else: print('curl 200 3000000')",
+        );
+        let done = done.expect_code(0);
+        assert_eq!(
+            done.guest_stdout(),
+            "waits (b'HTTP/1.1 100 Continue\\r\\n\\r\\n', b'HTTP/1.1 200')\ncurl 200 3000000\n",
+            "{done:#?}"
+        );
+        assert!(world.seen().iter().any(|seen| seen["target"] == "/waits"));
+    }
+}
+
 #[test]
 fn methods_and_paths_are_held_in_the_clear() {
     for world in World::behind_every_wall() {

@@ -211,6 +211,26 @@ def http(peer, port, address, name):
             peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
 
 
+def careless(peer, port, address, name):
+    """Answers every request and reads nothing of what it brings: that is the next request, unless this was the last one."""
+    stream = peer.makefile("rb")
+    while line := stream.readline():
+        method, target = line.split()[:2]
+        headers = {}
+        while (header := stream.readline()).strip():
+            key, value = header.decode("latin-1").split(":", 1)
+            headers[key.lower()] = value.strip()
+        note(port=port, address=address, name=name, method=method.decode(), target=target.decode("latin-1"), host=headers.get("host"),
+             expect=headers.get("expect"))
+        ends = headers.get("connection", "").lower() == "close"
+        peer.sendall(b"HTTP/1.1 200 OK\r\n%sContent-Length: 2\r\n\r\n{}" % (b"Connection: close\r\n" if ends else b""))
+        if ends:
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(65536):
+                pass
+            return
+
+
 def echo(peer, port, address, name):
     """Speaks first, then says everything again."""
     note(port=port, address=address)
@@ -249,7 +269,10 @@ prepare()
 threading.Thread(target=resolve, daemon=True).start()
 for port in (80, 8080, 5000):
     serve(port, http)
-serve(443, http, tls())
+context = tls()
+serve(443, http, context)
+serve(5001, careless)
+serve(5002, careless, context)
 serve(7, echo)
 # As many programs start: with fewer descriptors than they could have.
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

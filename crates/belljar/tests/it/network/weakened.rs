@@ -74,6 +74,12 @@ fn what_a_check_holds_gets_through_without_it() {
             "203.0.114.10 x",
         ),
         (
+            "bodies",
+            "hidden = 'GET /hidden HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n'\n\
+             attempt('', lambda: say('api.test', 5001, 'POST / HTTP/1.1\\r\\nHost: api.test:5001\\r\\nExpect: 100-continue\\r\\nContent-Length: %d\\r\\n\\r\\n' % len(hidden) + hidden, 2))",
+            "203.0.114.10 other.test",
+        ),
+        (
             "places",
             "def served():\n    \
                  held = [dial('api.test', 7) for _ in range(3)]\n    \
