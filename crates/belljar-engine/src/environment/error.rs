@@ -47,6 +47,9 @@ pub enum EnvironmentError {
         why: String,
         output: Vec<String>,
     },
+    /// What an archive comes to is beyond a limit.
+    #[error("cannot import it: unpacked, the archive holds more than {limit}")]
+    TooLarge { limit: String },
     #[error("the build was stopped")]
     Cancelled,
     #[error("cannot {operation} {}: {source}", object.display())]
@@ -83,6 +86,9 @@ impl EnvironmentError {
             }
             Self::Python { .. } => "name another with --python",
             Self::Build { step, .. } => build_hint(step),
+            Self::TooLarge { .. } => {
+                "nothing of it is left; if you trust the archive, raise --max-size or --max-entries"
+            }
             Self::Cancelled => "nothing of it is left; start it again when you like",
             Self::Io { .. } => "check that the place is yours and has room, or set BELLJAR_HOME to another",
             Self::Engine(_) => "`belljar doctor` shows what this machine gives and how to get the rest",
@@ -103,6 +109,7 @@ impl EnvironmentError {
                 | Self::Python { .. }
                 | Self::NoPlace
                 | Self::Place { .. }
+                | Self::TooLarge { .. }
         )
     }
 

@@ -20,7 +20,7 @@ use super::manifest::{FORMAT, Interpreter, Manifest, hex};
 use super::progress::{Cancel, Progress};
 use super::store::Environments;
 use super::tree;
-use super::unpack::unpack;
+use super::unpack::{ImportLimits, exceeded, unpack};
 
 /// Where programs are looked for.
 const PATH: [&str; 6] = [
@@ -38,6 +38,7 @@ pub fn import(
     name: &EnvironmentName,
     replace: bool,
     archive: impl Read,
+    limits: ImportLimits,
     progress: &mut dyn Progress,
     cancel: &Cancel,
 ) -> Result<Created, EnvironmentError> {
@@ -52,7 +53,7 @@ pub fn import(
     let failed = |error| EnvironmentError::io("unpack", &place, error);
     std::fs::create_dir_all(&place).map_err(failed)?;
     progress.step("Unpacking");
-    unpack(archive, &place, cancel)?;
+    unpack(archive, &place, limits, cancel)?;
     let root = open_root(&place).map_err(|error| EnvironmentError::io("open", &place, error))?;
     check(root.as_fd())?;
     let programs = programs(root.as_fd());
@@ -111,6 +112,9 @@ pub(super) fn not_a_root(why: impl Into<String>) -> EnvironmentError {
 
 /// What reading says may quote the archive itself.
 pub(super) fn unreadable(error: io::Error) -> EnvironmentError {
+    if let Some(error) = exceeded(&error) {
+        return error;
+    }
     let said: String = error.to_string().chars().take(80).collect();
     not_a_root(format!(
         "the archive cannot be read, it is damaged or no tar: {}",
@@ -264,8 +268,81 @@ mod tests {
     }
 
     fn imported(store: &Environments, bytes: &[u8]) -> Result<Created, EnvironmentError> {
+        import_within(store, bytes, ImportLimits::default())
+    }
+
+    fn import_within(
+        store: &Environments,
+        bytes: &[u8],
+        limits: ImportLimits,
+    ) -> Result<Created, EnvironmentError> {
         let name = EnvironmentName::new("it").unwrap();
-        import(store, &name, true, bytes, &mut Quiet, &Cancel::default())
+        import(store, &name, true, bytes, limits, &mut Quiet, &Cancel::default())
+    }
+
+    /// What an archive comes to is bounded as it is unpacked, however little it takes itself, and nothing is left of one that is too
+    /// large. Seen failing without the counting.
+    #[test]
+    fn an_archive_that_is_too_large_is_refused_and_leaves_nothing() {
+        use std::io::Write;
+        let own = store("large");
+        let limits = ImportLimits {
+            bytes: 3 << 20,
+            entries: 100,
+        };
+        let shell = ("usr/bin/sh", EntryType::Regular, "x", 0o755);
+        let zeros = "0".repeat(4 << 20);
+        let bomb = tar_of(&[shell, ("zeros", EntryType::Regular, &zeros, 0o644)]);
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packed.write_all(&bomb).unwrap();
+        let packed = packed.finish().unwrap();
+        assert!(packed.len() < 64 << 10);
+        let secret = tar_of(&[shell, ("secret", EntryType::Regular, &zeros, 0o600)]);
+        let links: Vec<String> = (0..100).map(|at| format!("l{at}")).collect();
+        let links: Vec<_> = std::iter::once(shell)
+            .chain(
+                links
+                    .iter()
+                    .map(|name| (name.as_str(), EntryType::Link, "usr/bin/sh", 0o755)),
+            )
+            .collect();
+        let deep = "d/".repeat(49);
+        let deep = [
+            shell,
+            (&*deep, EntryType::Directory, "", 0o755),
+            ("e/e/e", EntryType::Directory, "", 0o755),
+        ];
+        let few = ImportLimits {
+            entries: 50,
+            ..limits
+        };
+        for (what, bytes, limits, why) in [
+            ("plain", bomb, limits, "3 MiB"),
+            ("packed", packed, limits, "3 MiB"),
+            (
+                "left out",
+                secret,
+                ImportLimits {
+                    entries: 10,
+                    ..limits
+                },
+                "3 MiB",
+            ),
+            ("hard links", tar_of(&links), limits, "100 entries"),
+            ("directories on the way", tar_of(&deep), few, "50 entries"),
+        ] {
+            let error = import_within(&own.store, &bytes, limits).unwrap_err();
+            assert!(
+                matches!(error, EnvironmentError::TooLarge { .. }),
+                "{what}: {error}"
+            );
+            assert!(error.to_string().contains(why), "{what}: {error}");
+            assert!(error.hint().contains("--max-size"), "{what}");
+            let building = own.base.join("environments/building");
+            assert_eq!(std::fs::read_dir(building).unwrap().count(), 0, "{what}");
+        }
+        let enough = tar_of(&[shell, ("zeros", EntryType::Regular, &zeros[..1 << 20], 0o644)]);
+        import_within(&own.store, &enough, limits).unwrap();
     }
 
     #[test]

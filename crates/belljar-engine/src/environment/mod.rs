@@ -41,3 +41,4 @@ pub use progress::{Cancel, Progress, Quiet};
 pub use requirement::{Requirement, RequirementError, split_packages};
 pub use specification::{Module, PythonWish, Specification};
 pub use store::{Described, Environments, Lease};
+pub use unpack::ImportLimits;

@@ -15,17 +15,36 @@ use super::import::{not_a_root, open_root, unreadable, within};
 use super::progress::Cancel;
 use crate::archive::show;
 
-/// The most that an archive may hold.
-const MOST_BYTES: u64 = 32 << 30;
-/// The most entries and directories.
-const MOST_ENTRIES: u64 = 1_000_000;
+/// How much an archive may come to once it is unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportLimits {
+    /// Bytes of files as they are written, whatever they take in the archive.
+    pub bytes: u64,
+    /// Files, links and directories, those that are made on the way among them.
+    pub entries: u64,
+}
+
+impl Default for ImportLimits {
+    fn default() -> Self {
+        Self {
+            bytes: 20 << 30,
+            entries: 1_000_000,
+        }
+    }
+}
+
 /// The longest that an archive may say about one entry beside its header.
 const LONGEST_EXTENSION: u64 = 64 << 10;
 /// The longest name of an entry, and of where it really comes to stand: every program must be able to name it.
 const LONGEST_PATH: usize = 2048;
 
 /// Unpacks a tar, which may be compressed with gzip.
-pub(super) fn unpack(mut archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
+pub(super) fn unpack(
+    mut archive: impl Read,
+    place: &Path,
+    limits: ImportLimits,
+    cancel: &Cancel,
+) -> Result<(), EnvironmentError> {
     let mut head = [0u8; 2];
     let mut have = 0;
     while have < head.len() {
@@ -36,22 +55,32 @@ pub(super) fn unpack(mut archive: impl Read, place: &Path, cancel: &Cancel) -> R
     }
     let whole = io::Cursor::new(head[..have].to_vec()).chain(archive);
     if head == [0x1f, 0x8b] {
-        unpack_tar(flate2::read::MultiGzDecoder::new(whole), place, cancel)
+        unpack_tar(flate2::read::MultiGzDecoder::new(whole), place, limits, cancel)
     } else {
-        unpack_tar(whole, place, cancel)
+        unpack_tar(whole, place, limits, cancel)
     }
 }
 
-fn unpack_tar(archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), EnvironmentError> {
+fn unpack_tar(
+    archive: impl Read,
+    place: &Path,
+    limits: ImportLimits,
+    cancel: &Cancel,
+) -> Result<(), EnvironmentError> {
     let root = open_root(place).map_err(|error| EnvironmentError::io("open", place, error))?;
-    // A little more than it may hold, for headers.
-    let bounded = archive.take(MOST_BYTES + MOST_BYTES / 8);
-    let mut archive = tar::Archive::new(bounded);
+    // What is left out counts as well, and headers: none of it may go on without end.
+    let headers = limits.entries.saturating_mul(ENTRY_OVERHEAD);
+    let mut archive = tar::Archive::new(Bounded {
+        archive,
+        left: limits.bytes.saturating_add(headers),
+        limits,
+    });
     let mut unpacking = Unpacking {
         root: root.as_fd(),
         place: place.as_os_str().len(),
         entries: 0,
-        left: MOST_BYTES,
+        left: limits.bytes,
+        limits,
     };
     let mut said = Said::default();
     // What extends a header is read here: nobody else bounds it.
@@ -72,15 +101,80 @@ fn unpack_tar(archive: impl Read, place: &Path, cancel: &Cancel) -> Result<(), E
             .take()
             .unwrap_or_else(|| entry.link_name_bytes().unwrap_or_default().into_owned());
         let path = plain(&named)?;
-        unpacking.count()?;
+        unpacking.count().map_err(unreadable)?;
         let put = unpacking.put(&path, &target, &mut entry);
-        put.map_err(|error| not_a_root(format!("`{}`: {error}", show(&path))))?;
+        put.map_err(|error| {
+            exceeded(&error).unwrap_or_else(|| not_a_root(format!("`{}`: {error}", show(&path))))
+        })?;
     }
     if unpacking.entries == 0 {
         return Err(not_a_root("the archive is empty, or no tar"));
     }
     let written = unpacking.write(b"etc/resolv.conf", RESOLV_CONF.as_bytes());
     written.map_err(|error| not_a_root(format!("`etc/resolv.conf`: {error}")))
+}
+
+/// How many bytes of an archive an entry takes beside its content: its header, what extends it, and what fills a block.
+const ENTRY_OVERHEAD: u64 = 4 << 10;
+
+/// An archive of which no more than so much is read.
+struct Bounded<R> {
+    archive: R,
+    left: u64,
+    limits: ImportLimits,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.archive.read(into)?;
+        self.left = self
+            .left
+            .checked_sub(count as u64)
+            .ok_or(TooLarge::Bytes(self.limits.bytes))?;
+        Ok(count)
+    }
+}
+
+/// Which limit an archive is beyond.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum TooLarge {
+    #[error("more than {0} bytes")]
+    Bytes(u64),
+    #[error("more than {0} entries")]
+    Entries(u64),
+}
+
+impl From<TooLarge> for io::Error {
+    fn from(error: TooLarge) -> Self {
+        Self::other(error)
+    }
+}
+
+/// The error for an archive that is too large, if that is what this says.
+pub(super) fn exceeded(error: &io::Error) -> Option<EnvironmentError> {
+    let mut source = error
+        .get_ref()
+        .map(|inner| inner as &(dyn std::error::Error + 'static));
+    while let Some(error) = source {
+        match error.downcast_ref::<TooLarge>() {
+            Some(TooLarge::Bytes(limit)) => {
+                let limit = belljar_core::Bytes::new(*limit).to_string();
+                return Some(EnvironmentError::TooLarge { limit });
+            }
+            Some(TooLarge::Entries(limit)) => {
+                let limit = format!("{limit} entries");
+                return Some(EnvironmentError::TooLarge { limit });
+            }
+            // Where one error is inside of another, what is inside of that is no source of its own.
+            None => {
+                source = match error.downcast_ref::<io::Error>() {
+                    Some(error) => error.get_ref().map(|inner| inner as _),
+                    None => error.source(),
+                };
+            }
+        }
+    }
+    None
 }
 
 fn create(parent: &OwnedFd, name: &[u8], executable: bool) -> io::Result<File> {
@@ -180,15 +274,14 @@ struct Unpacking<'a> {
     place: usize,
     entries: u64,
     left: u64,
+    limits: ImportLimits,
 }
 
 impl Unpacking<'_> {
-    fn count(&mut self) -> Result<(), EnvironmentError> {
+    fn count(&mut self) -> io::Result<()> {
         self.entries += 1;
-        if self.entries > MOST_ENTRIES {
-            return Err(not_a_root(format!(
-                "the archive holds more than {MOST_ENTRIES} entries"
-            )));
+        if self.entries > self.limits.entries {
+            return Err(TooLarge::Entries(self.limits.entries).into());
         }
         Ok(())
     }
@@ -211,7 +304,7 @@ impl Unpacking<'_> {
         match within(self.root, path, flags) {
             Err(Errno::NOENT) if !path.is_empty() => {
                 let (parent, name) = self.above(path)?;
-                self.count().map_err(io::Error::other)?;
+                self.count()?;
                 rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755))?;
                 Ok(within(self.root, path, flags)?)
             }
@@ -277,9 +370,10 @@ impl Unpacking<'_> {
             if count == 0 {
                 return Ok(());
             }
-            self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
-                io::Error::other(format!("the archive holds more than {} GiB", MOST_BYTES >> 30))
-            })?;
+            self.left = self
+                .left
+                .checked_sub(count as u64)
+                .ok_or(TooLarge::Bytes(self.limits.bytes))?;
             to.write_all(&chunk[..count])?;
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use belljar::environment::{Cancel, Environments, Quiet, import};
+use belljar::environment::{Cancel, Environments, ImportLimits, Quiet, import};
 use belljar::{Engine, EnvironmentName, ProviderName, Request, Session, SessionBuilder};
 use belljar_providers::{DockerProvider, DockerSettings};
 
@@ -122,7 +122,16 @@ impl Subject {
         let name = EnvironmentName::new("rooted").expect("a name");
         if store.describe(&name).is_err() {
             let archive = std::fs::File::open(archive).expect("an archive");
-            import(&store, &name, true, archive, &mut Quiet, &Cancel::default()).expect("an import");
+            import(
+                &store,
+                &name,
+                true,
+                archive,
+                ImportLimits::default(),
+                &mut Quiet,
+                &Cancel::default(),
+            )
+            .expect("an import");
         }
         Self {
             label,

@@ -63,6 +63,14 @@ pub(crate) struct ImportArgs {
     /// A tar file with a root file system, gzip or not, or `-` for standard input; else the name of an image that Docker or Podman has
     pub(crate) source: String,
 
+    /// The most that it may come to unpacked, such as 500M or 40G [default: 20G]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub(crate) max_size: Option<String>,
+
+    /// The most files, links and directories that it may hold [default: 1000000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_entries: Option<String>,
+
     /// Put it in the place of the one that has the name
     #[arg(long)]
     pub(crate) replace: bool,

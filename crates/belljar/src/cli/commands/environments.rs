@@ -14,7 +14,7 @@ use super::super::messages::{self, visible};
 use super::super::problem::Problem;
 use super::super::progress::Shown;
 use super::super::settings::Here;
-use super::super::settings::environments::specification;
+use super::super::settings::environments::{import_limits, specification};
 use super::super::stdout;
 use super::super::table::Table;
 
@@ -117,8 +117,9 @@ fn bring(args: &ImportArgs, here: &Here) -> Result<(), Problem> {
     let store = belljar::native_engine().environments().map_err(told)?;
     let mut shown = Shown::new(false, args.json);
     let (store, cancel) = (&store, Cancel::default());
+    let limits = import_limits(args)?;
     let mut imported =
-        |archive: &mut dyn Read| import(store, &name, args.replace, archive, &mut shown, &cancel);
+        |archive: &mut dyn Read| import(store, &name, args.replace, archive, limits, &mut shown, &cancel);
     let path = here.directory.join(&args.source);
     let result = if args.source == "-" {
         imported(&mut std::io::stdin().lock())

@@ -1,14 +1,15 @@
-//! What `belljar env create …` means.
+//! What `belljar env create …` and `belljar env import …` mean.
 
 use std::path::Path;
 
 use belljar::environment::{
-    EnvironmentError, Module, PythonWish, Requirement, Specification, split_packages,
+    EnvironmentError, ImportLimits, Module, PythonWish, Requirement, Specification, split_packages,
 };
-use belljar::{EnvironmentName, Error};
+use belljar::{Bytes, EnvironmentName, Error};
 
-use super::super::args::CreateArgs;
+use super::super::args::{CreateArgs, ImportArgs};
 use super::super::problem::Problem;
+use super::limits::{count, quantity};
 
 pub(crate) fn specification(args: &CreateArgs, directory: &Path) -> Result<Specification, Problem> {
     read(args, directory).map_err(|error| Problem::from(Error::from(error)))
@@ -39,4 +40,15 @@ fn read(args: &CreateArgs, directory: &Path) -> Result<Specification, Environmen
     wanted.allow_build = args.allow_build;
     wanted.replace = args.replace;
     Ok(wanted)
+}
+
+/// How much an archive may come to.
+pub(crate) fn import_limits(args: &ImportArgs) -> Result<ImportLimits, Problem> {
+    let usual = ImportLimits::default();
+    let size: Option<Bytes> = quantity(args.max_size.as_deref(), "--max-size", "40G")?;
+    let entries = count(args.max_entries.as_deref(), "--max-entries", "2000000")?;
+    Ok(ImportLimits {
+        bytes: size.map_or(usual.bytes, Bytes::get),
+        entries: entries.map_or(usual.entries, u64::from),
+    })
 }

@@ -42,7 +42,7 @@ pub(super) fn beyond(error: &LimitError) -> Problem {
     Problem::usage(format!("{flag}: {error}")).hint(format!("ask for another {flag}"))
 }
 
-fn quantity<T>(text: Option<&str>, flag: &str, example: &str) -> Result<Option<T>, Problem>
+pub(super) fn quantity<T>(text: Option<&str>, flag: &str, example: &str) -> Result<Option<T>, Problem>
 where
     T: FromStr,
     T::Err: Display,
@@ -55,7 +55,7 @@ where
     .transpose()
 }
 
-fn count(text: Option<&str>, flag: &str, example: &str) -> Result<Option<u32>, Problem> {
+pub(super) fn count(text: Option<&str>, flag: &str, example: &str) -> Result<Option<u32>, Problem> {
     text.map(|text| {
         text.parse().map_err(|_| {
             Problem::usage(format!("{flag}: `{text}` is not a whole number"))
