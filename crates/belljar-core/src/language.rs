@@ -71,7 +71,7 @@ pub struct Recipe {
     pub forks: bool,
     /// Beginnings of variables that an interpreter reads only when it starts.
     pub start_variables: &'static [&'static str],
-    /// Those of them that can name code, which then runs before anything that the interpreter is asked to.
+    /// Beginnings of variables that can name code, which then runs before anything that the interpreter is asked to.
     pub code_variables: &'static [&'static str],
 }
 
@@ -168,8 +168,19 @@ pub const TABLE: &[LanguageSpec] = &[
                 "OPENBLAS_",
                 "MKL_",
                 "MPL",
+                "GLIBC_TUNABLES",
+                "OPENSSL_",
             ],
-            code_variables: &["PYTHON", "LD_"],
+            code_variables: &[
+                "PYTHON",
+                "COVERAGE_PROCESS_START",
+                "LD_",
+                "GLIBC_TUNABLES",
+                "GCONV_PATH",
+                "LOCPATH",
+                "NLSPATH",
+                "OPENSSL_",
+            ],
             ..interpreted(&[&["python3", "python"]], &["--version"], &["{0}", "{file}"])
         }],
         install: "python3",
@@ -181,8 +192,26 @@ pub const TABLE: &[LanguageSpec] = &[
         file: "main.js",
         recipes: &[Recipe {
             runner: Some(&["{0}", "/.belljar/node/main.js"]),
-            start_variables: &["NODE_", "LD_", "LC_", "LANG", "UV_", "NO_COLOR", "FORCE_COLOR"],
-            code_variables: &["NODE_", "LD_"],
+            start_variables: &[
+                "NODE_",
+                "LD_",
+                "LC_",
+                "LANG",
+                "UV_",
+                "NO_COLOR",
+                "FORCE_COLOR",
+                "GLIBC_TUNABLES",
+                "OPENSSL_",
+            ],
+            code_variables: &[
+                "NODE_",
+                "LD_",
+                "GLIBC_TUNABLES",
+                "GCONV_PATH",
+                "LOCPATH",
+                "NLSPATH",
+                "OPENSSL_",
+            ],
             ..interpreted(&[&["node", "nodejs"]], &["--version"], &["{0}", "{file}"])
         }],
         install: "nodejs",

@@ -32,6 +32,7 @@ pub mod session;
 pub mod status;
 pub mod units;
 pub mod value;
+pub mod variables;
 pub mod verdict;
 pub mod weight;
 

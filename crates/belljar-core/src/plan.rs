@@ -76,6 +76,9 @@ pub struct Stage {
     pub(crate) data_limit: bool,
     #[serde(skip)]
     pub(crate) warm: Option<Warm>,
+    /// What an interpreter has once it has started, where that is more than what it is started with.
+    #[serde(skip)]
+    pub(crate) session_env: Option<BTreeMap<String, String>>,
 }
 
 /// How a stage may be run by an interpreter that was started before the request came.
@@ -244,6 +247,11 @@ impl Stage {
     }
     pub const fn env(&self) -> &BTreeMap<String, String> {
         &self.env
+    }
+    /// The variables that code in an interpreter sees. Where code needs approval none of the request's are there when it starts: a
+    /// library that reads one then would act on it before anybody has approved anything.
+    pub fn session_env(&self) -> &BTreeMap<String, String> {
+        self.session_env.as_ref().unwrap_or(&self.env)
     }
     pub const fn limits(&self) -> &Limits {
         &self.limits

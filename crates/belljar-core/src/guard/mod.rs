@@ -28,6 +28,7 @@ use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::record::code_hash;
 use crate::request::{Content, Request, Source};
+use crate::variables::startup_variable;
 
 /// The most arguments, variables, files, mounts or outputs a request may have.
 const MOST_ITEMS: usize = 10_000;
@@ -42,7 +43,7 @@ pub fn check(policy: &Policy, capabilities: &Capabilities, request: &Request) ->
     let required = check_controls(policy, capabilities, request)?;
     check_source(policy, request)?;
     check_arguments(request)?;
-    check_variables(request)?;
+    check_variables(policy, request)?;
     let environment = check_environment(policy, capabilities, request)?;
     limits::check(policy, &request.limits)?;
     let session = session::check(policy, request)?;
@@ -322,7 +323,9 @@ fn check_arguments(request: &Request) -> Result<(), Denial> {
     Ok(())
 }
 
-fn check_variables(request: &Request) -> Result<(), Denial> {
+fn check_variables(policy: &Policy, request: &Request) -> Result<(), Denial> {
+    // P65: it starts before anybody has approved what it executes.
+    let starts_early = policy.needs_approval() && matches!(request.source, Source::Interpreter { .. });
     for (name, value) in &request.env {
         let plain = !name.is_empty()
             && !name.contains(['=', '\0'])
@@ -335,6 +338,18 @@ fn check_variables(request: &Request) -> Result<(), Denial> {
                 name.escape_default().to_string(),
                 "a variable needs a name without `=` and NUL, and a value without NUL and below 128 KiB",
                 "write --env NAME=VALUE",
+            ));
+        }
+        if starts_early && let Some(row) = startup_variable(name) {
+            return Err(Denial::new(
+                DenialCode::EnvironmentInvalid,
+                "env",
+                name,
+                format!(
+                    "policy `{}` lets nothing run before somebody approves it, and `{name}` can run something when a program starts: {}",
+                    policy.policy_id, row.why
+                ),
+                format!("leave {name} out, and set it in the code that is to be approved"),
             ));
         }
     }

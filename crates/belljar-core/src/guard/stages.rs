@@ -153,14 +153,21 @@ pub(super) fn build(
             env.extend(of_environment());
             let warm = warm(policy, request, toolchain, environment, &env, limits, None);
             env.extend(Secret::trust_variables(secrets));
+            let start_env = env.clone();
             env.extend(request.env.clone());
             env.extend(Secret::placeholders(secrets));
+            let (env, session_env) = if policy.needs_approval() {
+                (start_env, Some(env))
+            } else {
+                (env, None)
+            };
             let (program, script) = toolchain.recipe.runner.unwrap_or(&[""]).split_at(1);
             let words = [program, toolchain.recipe.runner_options, script].concat();
             let argv = words.iter().map(|word| fill_word(word, "", toolchain, limits));
             stages.push(Stage {
                 kind: StageKind::Interpreter,
                 warm,
+                session_env,
                 ..run_stage(policy, argv.collect(), env, limits, toolchain.recipe.data_limit)
             });
         }
@@ -212,6 +219,7 @@ pub(super) fn build(
                     file_write: true,
                     data_limit: false,
                     warm: None,
+                    session_env: None,
                 });
             }
             let mut argv = fill(recipe.run, limits);
@@ -258,6 +266,7 @@ fn run_stage(
         file_write: policy.allow_file_write,
         data_limit,
         warm: None,
+        session_env: None,
     }
 }
 

@@ -98,7 +98,7 @@ impl Keeper {
         } = surroundings;
         check_depth(&globals)?;
         let no_env = BTreeMap::new();
-        let env = plan.stages().last().map_or(&no_env, |stage| stage.env());
+        let env = plan.stages().last().map_or(&no_env, |stage| stage.session_env());
         let output = plan.limits().output().get();
         let setup = Setup::new(env, &globals, tools.names(), plan.session(), output);
         let setup = serde_json::to_vec(&setup).map_err(|error| SessionError::BadGlobal {

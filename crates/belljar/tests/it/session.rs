@@ -1,6 +1,7 @@
 //! R38 to R45 and sessions in general, with the real runners, as everyone. Each test is a process of its
 //! own after which nothing may be left.
 
+mod approval;
 mod bad_input;
 mod commands;
 mod displays;

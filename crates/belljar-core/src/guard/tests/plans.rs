@@ -352,3 +352,26 @@ fn an_environments_warm_interpreter_is_its_own() {
         assert_eq!(plan.shows().len(), 2);
     }
 }
+
+/// P65: where code needs approval an interpreter starts without the request's variables, known as harmful or not, and its code sees
+/// them all the same.
+#[test]
+fn p65_an_interpreter_that_needs_approval_starts_without_the_requests_variables() {
+    for needs_approval in [true, false] {
+        let mut world = World::good();
+        world.policy.require_approval = needs_approval;
+        world.request.approved = true;
+        world.request.source = Source::Interpreter {
+            language: Language::Python,
+        };
+        world
+            .request
+            .env
+            .insert("SOMETHING_NEW".to_owned(), "x".to_owned());
+        let plan = world.check().unwrap();
+        let stage = &plan.stages()[0];
+        assert_eq!(stage.env().contains_key("SOMETHING_NEW"), !needs_approval);
+        assert!(stage.env().contains_key("PATH") && stage.session_env().contains_key("PATH"));
+        assert_eq!(stage.session_env()["SOMETHING_NEW"], "x");
+    }
+}

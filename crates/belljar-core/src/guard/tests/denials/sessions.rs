@@ -3,6 +3,8 @@
 use super::super::World;
 use super::{Mend, Row};
 use crate::denial::DenialCode;
+use crate::language::Language;
+use crate::request::Source;
 use crate::units::Seconds;
 
 pub(super) fn session_rows() -> Vec<Row> {
@@ -56,6 +58,26 @@ pub(super) fn session_rows() -> Vec<Row> {
             value: "eval()",
             fix: "write it as code would, such as os.path",
             mend: Mend::By(|world| world.request.session.forbidden_calls = vec!["eval".to_owned()]),
+        },
+        // P65.
+        Row {
+            name: "a variable that runs something before it is approved",
+            spoil: |world| {
+                world.policy.require_approval = true;
+                world.request.approved = true;
+                world.request.source = Source::Interpreter {
+                    language: Language::Python,
+                };
+                world
+                    .request
+                    .env
+                    .insert("OPENSSL_CONF".to_owned(), "x".to_owned());
+            },
+            code: DenialCode::EnvironmentInvalid,
+            rule: "env",
+            value: "OPENSSL_CONF",
+            fix: "leave OPENSSL_CONF out, and set it in the code that is to be approved",
+            mend: Mend::By(|world| world.request.env.clear()),
         },
     ]
 }
