@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::identifier::{IdentifierError, check_identifier};
 use crate::language::Language;
 
 /// The environment that is always there. It has no value of its own: it is the absence of one.
@@ -46,15 +47,14 @@ impl TryFrom<String> for EnvironmentName {
 
 impl EnvironmentName {
     pub fn new(text: &str) -> Result<Self, EnvironmentNameError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if text.is_empty() {
-            Err(EnvironmentNameError::Empty)
-        } else if text.len() > LONGEST_NAME {
-            Err(EnvironmentNameError::TooLong(text.len()))
-        } else if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) || !text.chars().all(plain) {
-            Err(EnvironmentNameError::Characters(
-                text.escape_default().to_string(),
-            ))
+        let characters = || EnvironmentNameError::Characters(text.escape_default().to_string());
+        check_identifier(text, LONGEST_NAME).map_err(|error| match error {
+            IdentifierError::Empty => EnvironmentNameError::Empty,
+            IdentifierError::TooLong { len, .. } => EnvironmentNameError::TooLong(len),
+            IdentifierError::Characters => characters(),
+        })?;
+        if text.starts_with('_') {
+            Err(characters())
         } else if text == HOST {
             Err(EnvironmentNameError::Host)
         } else {

@@ -12,6 +12,7 @@ use super::Policy;
 use crate::control::{Control, Demand};
 use crate::egress::{Egress, MOST_CONNECTIONS, Rule, RuleText, Secret, SecretFields};
 use crate::environment::EnvironmentName;
+use crate::identifier::check_identifier;
 use crate::language::Language;
 use crate::limits::{LimitNumbers, Limits};
 use crate::mount::Mount;
@@ -19,6 +20,9 @@ use crate::quota::Quotas;
 use crate::session::{self, MOST_CONCURRENT_TOOLS, MOST_TOOL_CALLS, SessionRules};
 use crate::status::{IsolationLevel, NetworkPolicy, ProviderName};
 use crate::units::{Bytes, Seconds};
+
+/// The longest id of a policy.
+const MAX_ID_LEN: usize = 256;
 
 /// What is wrong with a policy file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -133,14 +137,11 @@ fn build(read: PolicyFile, place: &Place<'_>) -> Result<Policy, PolicyFileError>
         })?),
     };
     let id = match &read.policy_id {
-        Some(id) if id.get_ref().is_empty() || !id.get_ref().chars().all(is_id_character) => {
-            return Err(place.field(
-                id,
-                "policy_id",
-                "must be letters, digits, `-`, `_` and `.`".to_owned(),
-            ));
+        Some(id) => {
+            check_identifier(id.get_ref(), MAX_ID_LEN)
+                .map_err(|error| place.field(id, "policy_id", error.to_string()))?;
+            id.get_ref().clone()
         }
-        Some(id) => id.get_ref().clone(),
         None => place.file_stem(),
     };
     let limits = read_limits(&read, base.as_ref(), place)?;
@@ -469,10 +470,6 @@ fn read_limits(
     })
 }
 
-const fn is_id_character(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
-}
-
 /// Where in the file something stands.
 struct Place<'a> {
     text: &'a str,
@@ -516,10 +513,12 @@ impl Place<'_> {
     fn file_stem(&self) -> String {
         let name = self.file.rsplit('/').next().unwrap_or(self.file);
         let stem = name.strip_suffix(".toml").unwrap_or(name);
-        let id: String = stem
-            .chars()
-            .map(|c| if is_id_character(c) { c } else { '-' })
-            .collect();
-        if id.is_empty() { "policy".to_owned() } else { id }
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let id: String = stem.chars().map(|c| if plain(c) { c } else { '-' }).collect();
+        let id = id.trim_start_matches(['.', '-']);
+        match check_identifier(id, MAX_ID_LEN) {
+            Ok(()) => id.to_owned(),
+            Err(_) => "policy".to_owned(),
+        }
     }
 }

@@ -177,7 +177,7 @@ pub(super) struct TenantList {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TenantRequest {
-    /// Letters, digits, `-`, `_` and `.`.
+    /// Letters, digits, `-`, `_` and `.`, and neither `.` nor `-` first.
     tenant_id: String,
     #[serde(default)]
     name: String,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use belljar_core::ErrorKind;
+use belljar_core::{ErrorKind, check_identifier};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
@@ -28,8 +28,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         let Path(id): Path<String> = Path::from_request_parts(parts, state)
             .await
             .map_err(|error| Failed::new(ErrorKind::Usage, error.body_text()))?;
-        // No id of ours has any of these, so nothing of the kind is looked up.
-        if id.len() > LONGEST_ID || id.chars().any(|c| c.is_control() || c == '/') {
+        // Nothing has an id that cannot be one, so it is not looked up.
+        if check_identifier(&id, LONGEST_ID).is_err() {
             return Err(Failed::new(ErrorKind::NotFound, "there is nothing of that name"));
         }
         Ok(Self(id))

@@ -200,10 +200,7 @@ impl Service {
     ) -> Result<String, ServiceError> {
         let tenant = who.tenant_for(named)?;
         // A key's own tenant was there when it was made, and the default one always is.
-        if who.tenant().is_none()
-            && tenant != super::DEFAULT_TENANT
-            && self.store.tenant(&tenant).await?.is_none()
-        {
+        if who.tenant().is_none() && tenant != super::DEFAULT_TENANT && !self.has_tenant(&tenant).await? {
             return Err(ServiceError::not_found("tenant", &tenant));
         }
         Ok(tenant)

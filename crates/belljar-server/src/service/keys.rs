@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use belljar_core::check_identifier;
+
 use super::Service;
 use super::error::ServiceError;
 use super::identity::Identity;
@@ -10,6 +12,9 @@ use crate::wire::{WireError, check_name};
 
 /// The end of the year 9999, in seconds since the epoch.
 const LATEST: f64 = 253_402_300_799.0;
+
+/// The longest id of a tenant or a policy.
+pub(super) const MAX_ID_LEN: usize = 256;
 
 /// What a key is to be for.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +46,7 @@ impl Service {
         }
         let tenant_id = who.tenant().map(str::to_owned).or(wish.tenant_id);
         if let Some(tenant) = &tenant_id
-            && self.store.tenant(tenant).await?.is_none()
+            && !self.has_tenant(tenant).await?
         {
             return Err(ServiceError::not_found("tenant", tenant));
         }
@@ -97,12 +102,9 @@ impl Service {
         name: &str,
     ) -> Result<Tenant, ServiceError> {
         who.may_operate()?;
-        check_name("tenant_id", tenant_id)?;
+        check_identifier(tenant_id, MAX_ID_LEN)
+            .map_err(|error| WireError::new("tenant_id", error.to_string()))?;
         check_name("name", name)?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if tenant_id.is_empty() || !tenant_id.chars().all(plain) || tenant_id.starts_with('.') {
-            return Err(WireError::new("tenant_id", "must be letters, digits, `-`, `_` and `.`").into());
-        }
         let tenant = Tenant {
             tenant_id: tenant_id.to_owned(),
             name: name.to_owned(),
@@ -114,6 +116,12 @@ impl Service {
                 "there is a tenant `{tenant_id}` already"
             ))),
         }
+    }
+
+    /// Whether there is a tenant of that id.
+    pub(super) async fn has_tenant(&self, tenant_id: &str) -> Result<bool, ServiceError> {
+        let is_id = check_identifier(tenant_id, MAX_ID_LEN).is_ok();
+        Ok(is_id && self.store.tenant(tenant_id).await?.is_some())
     }
 
     pub async fn list_tenants(&self, who: &Identity) -> Result<Vec<Tenant>, ServiceError> {

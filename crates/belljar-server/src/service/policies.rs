@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belljar_core::{Policy, Request};
+use belljar_core::{Policy, Request, check_identifier};
 use serde_json::Value;
 
 use super::Service;
 use super::error::ServiceError;
 use super::identity::Identity;
+use super::keys::MAX_ID_LEN;
 use crate::store::Role;
 use crate::wire::WireError;
 
@@ -101,6 +102,8 @@ impl Service {
             return Ok(Arc::clone(&found.policy));
         }
         let unknown = || not_found(policy_id);
+        // PostgreSQL fails for a text with a NUL; nothing that is no id is looked up.
+        check_identifier(policy_id, MAX_ID_LEN).map_err(|_| unknown())?;
         let hash = self.store.policy_hash(policy_id).await?.ok_or_else(unknown)?;
         if let Some(policy) = self.policies.remembered(&hash) {
             return Ok(policy);

@@ -11,6 +11,14 @@ fn error(text: &str) -> PolicyFileError {
 fn an_empty_file_is_the_documents_defaults() {
     let policy = Policy::from_toml("", "dir/team one.toml").unwrap();
     assert_eq!(policy.policy_id, "team-one");
+    for (file, id) in [
+        ("...toml", "policy"),
+        (".hidden.toml", "hidden"),
+        ("-.toml", "policy"),
+        ("é.toml", "policy"),
+    ] {
+        assert_eq!(Policy::from_toml("", file).unwrap().policy_id, id, "{file}");
+    }
     assert!(!policy.allow_file_write);
     assert_eq!(policy.limits, Limits::new(&LimitNumbers::default()).unwrap());
 }
@@ -75,6 +83,11 @@ fn errors_name_file_line_and_field() {
             "p.toml:1: extends: `strict` is not a built-in policy",
         ),
         ("policy_id = \"../x\"", "p.toml:1: policy_id: must be letters"),
+        ("policy_id = \"..\"", "p.toml:1: policy_id: must be letters"),
+        ("policy_id = \".\"", "p.toml:1: policy_id: must be letters"),
+        ("policy_id = \"-x\"", "p.toml:1: policy_id: must be letters"),
+        ("policy_id = \"a\\u001b\"", "p.toml:1: policy_id: must be letters"),
+        ("policy_id = \"\"", "p.toml:1: policy_id: must not be empty"),
         (
             "allowed_environments = [\"host\"]",
             "p.toml:1: allowed_environments: `host` is the environment that is always there",

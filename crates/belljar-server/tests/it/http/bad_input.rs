@@ -10,7 +10,7 @@ use super::{Server, run};
 use crate::databases::on_each;
 
 /// Sends bytes as they are, and gives the status and the body.
-async fn raw(server: &Server, bytes: &[u8]) -> (u16, String) {
+pub(super) async fn raw(server: &Server, bytes: &[u8]) -> (u16, String) {
     let mut socket = TcpStream::connect(server.url.trim_start_matches("http://"))
         .await
         .unwrap();

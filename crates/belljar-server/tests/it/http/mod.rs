@@ -4,6 +4,7 @@ mod approvals;
 mod auth;
 mod bad_input;
 mod executions;
+mod identifiers;
 mod owner;
 mod policies;
 mod providers;
