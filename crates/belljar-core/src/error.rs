@@ -78,7 +78,7 @@ impl ErrorKind {
             Self::Killed => "It was killed",
             Self::Engine => "belljar itself failed",
             Self::Unauthorized => "A valid key is needed",
-            Self::Forbidden => "This key may not do that",
+            Self::Forbidden => "This caller may not do that",
             Self::NotFound => "There is no such thing",
             Self::Conflict => "It was decided, used or made already",
             Self::TooLarge => "It is more than is read",

@@ -22,7 +22,7 @@ use tower::ServiceExt;
 pub use error::ClientError;
 pub use events::{Event, Events};
 
-use crate::http;
+use crate::http::{self, Hosts, RouterOptions};
 use crate::service::Service;
 use crate::wire::Problem;
 
@@ -107,7 +107,10 @@ impl Client {
     /// A caller of a service in this process.
     pub fn local(service: Arc<Service>) -> Self {
         Self {
-            way: Way::Local(http::router(service, LARGEST_ANSWER)),
+            way: Way::Local(http::router(
+                service,
+                RouterOptions::new(LARGEST_ANSWER, Hosts::any()),
+            )),
             key: None,
         }
     }

@@ -136,6 +136,6 @@ pub(super) async fn webhook(
     if signature.is_none() || !shared.service.has_webhook() {
         return Err(ServiceError::Unauthorized.into());
     }
-    let body = read::bytes(request, LONGEST_WORD).await?;
+    let body = read::bytes(request, LONGEST_WORD, shared.body_timeout).await?;
     Ok(Json(shared.service.webhook_decides(&id, signature, &body).await?))
 }

@@ -43,7 +43,7 @@ impl Default for BatchParams {
 /// no other; hanging up ends what runs.
 #[utoipa::path(
     post, path = "/v1/batches", tag = "executions", params(BatchParams),
-    request_body(content((String = "application/x-ndjson"), (String = "text/plain"))),
+    request_body(content = String, content_type = "application/x-ndjson"),
     responses(
         (status = 200, body = String, content_type = "application/x-ndjson"),
         (status = "default", body = Problem, content_type = "application/problem+json"),

@@ -3,10 +3,12 @@
 mod answer;
 mod approvals;
 mod batches;
+mod browser;
 mod caller;
 mod docs;
 mod environments;
 mod executions;
+mod hosts;
 mod keys;
 mod openapi;
 mod policies;
@@ -20,12 +22,14 @@ mod system;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use hosts::{AllowedHost, AllowedHostError, Hosts};
 pub use openapi::document;
 pub use server::{Limits, Listen, serve};
 
@@ -36,6 +40,29 @@ use crate::service::Service;
 pub(crate) struct Shared {
     pub(crate) service: Arc<Service>,
     pub(crate) largest_body: usize,
+    pub(crate) body_timeout: Duration,
+    pub(crate) hosts: Arc<Hosts>,
+}
+
+/// Which requests a router accepts.
+#[derive(Clone, Debug)]
+pub struct RouterOptions {
+    /// The largest body, in bytes.
+    pub max_body: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// The names by which the service may be addressed.
+    pub hosts: Hosts,
+}
+
+impl RouterOptions {
+    pub const fn new(max_body: usize, hosts: Hosts) -> Self {
+        Self {
+            max_body,
+            body_timeout: Duration::from_secs(60),
+            hosts,
+        }
+    }
 }
 
 /// Everything under `/v1`, with its description.
@@ -84,16 +111,19 @@ fn described() -> OpenApiRouter<Shared> {
 }
 
 /// All routes of a service.
-pub fn router(service: Arc<Service>, largest_body: usize) -> Router {
+pub fn router(service: Arc<Service>, options: RouterOptions) -> Router {
     let shared = Shared {
         service,
-        largest_body,
+        largest_body: options.max_body,
+        body_timeout: options.body_timeout,
+        hosts: Arc::new(options.hosts),
     };
     let (router, _) = described().split_for_parts();
     router
         .merge(docs::routes())
         .fallback(answer::not_found)
         .method_not_allowed_fallback(answer::wrong_method)
+        .layer(middleware::from_fn_with_state(shared.clone(), browser::check))
         .layer(middleware::from_fn_with_state(shared.clone(), watch::watch))
         .with_state(shared)
 }

@@ -12,8 +12,6 @@ use serde::de::DeserializeOwned;
 use super::Shared;
 use super::answer::Failed;
 
-/// How long a body may take to arrive.
-const ARRIVING: Duration = Duration::from_secs(60);
 /// The longest id.
 const LONGEST_ID: usize = 256;
 
@@ -59,7 +57,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
     type Rejection = Failed;
 
     async fn from_request(request: Request, shared: &Shared) -> Result<Self, Failed> {
-        let bytes = bytes(request, shared.largest_body).await?;
+        let bytes = bytes(request, shared.largest_body, shared.body_timeout).await?;
         Ok(Self(read(&bytes)?))
     }
 }
@@ -72,14 +70,16 @@ impl FromRequest<Shared> for Raw {
     type Rejection = Failed;
 
     async fn from_request(request: Request, shared: &Shared) -> Result<Self, Failed> {
-        Ok(Self(bytes(request, shared.largest_body).await?))
+        Ok(Self(
+            bytes(request, shared.largest_body, shared.body_timeout).await?,
+        ))
     }
 }
 
 /// All of a body, if it is not too large and does not take too long.
-pub(super) async fn bytes(request: Request, largest: usize) -> Result<Vec<u8>, Failed> {
+pub(super) async fn bytes(request: Request, largest: usize, timeout: Duration) -> Result<Vec<u8>, Failed> {
     let collecting = Limited::new(request.into_body(), largest).collect();
-    let Ok(collected) = tokio::time::timeout(ARRIVING, collecting).await else {
+    let Ok(collected) = tokio::time::timeout(timeout, collecting).await else {
         let late = Failed::new(ErrorKind::Usage, "the body did not arrive in time");
         return Err(late.status(StatusCode::REQUEST_TIMEOUT));
     };

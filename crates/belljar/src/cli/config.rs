@@ -6,11 +6,16 @@ use std::path::{Path, PathBuf};
 use super::problem::Problem;
 
 /// What can be configured: its name in the file, what is built in, and what it is for.
-pub(crate) const KNOWN: [Known; 18] = [
+pub(crate) const KNOWN: [Known; 19] = [
     Known::new(
         "listen",
         Some("127.0.0.1:8377"),
         "the address and port that `serve` listens on",
+    ),
+    Known::new(
+        "allowed_host",
+        None,
+        "host names by which callers address the service, with commas between them",
     ),
     Known::new("store", None, "where `serve` keeps records, keys and policies"),
     Known::new("policies", None, "a directory of policy files"),

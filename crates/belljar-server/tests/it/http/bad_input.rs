@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::{Server, run};
 use crate::databases::on_each;
 
-/// Sends bytes as they are, and gives the status and the body.
+/// Sends bytes as they are, and gives the status and the body of the answer.
 pub(super) async fn raw(server: &Server, bytes: &[u8]) -> (u16, String) {
     let mut socket = TcpStream::connect(server.url.trim_start_matches("http://"))
         .await
@@ -36,7 +36,8 @@ pub(super) async fn raw(server: &Server, bytes: &[u8]) -> (u16, String) {
 
 fn post(server: &Server, path: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         server.key,
         body.len()
     )
@@ -106,7 +107,7 @@ fn addresses_that_lead_nowhere_are_problems() {
             "//v1/records",
         ] {
             let request = format!(
-                "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
                 server.key
             );
             let (status, answer) = raw(&server, request.as_bytes()).await;
@@ -115,7 +116,7 @@ fn addresses_that_lead_nowhere_are_problems() {
         }
         let long = format!("/v1/records/{}", "x".repeat(5000));
         let request = format!(
-            "GET {long} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+            "GET {long} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
             server.key
         );
         assert_eq!(raw(&server, request.as_bytes()).await.0, 404);
@@ -128,10 +129,10 @@ fn heads_that_are_too_much_are_refused_and_slow_ones_hang_nobody_up() {
     on_each(|database| async move {
         let server = Server::start(&database).await;
         let many: String = (0..500).map(|turn| format!("X-{turn}: 1\r\n")).collect();
-        let request = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{many}\r\n");
+        let request = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{many}\r\n");
         assert_eq!(raw(&server, request.as_bytes()).await.0, 431);
         let huge = format!(
-            "GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+            "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
             "x".repeat(1 << 20)
         );
         assert_eq!(raw(&server, huge.as_bytes()).await.0, 431);
@@ -191,7 +192,8 @@ fn limits_that_are_taken_can_be_had() {
 fn a_word_without_a_signature_is_not_waited_for() {
     on_each(|database| async move {
         let server = Server::start(&database).await;
-        let head = "POST /v1/approvals/apr-1/webhook HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 900000\r\n\r\n";
+        let head = "POST /v1/approvals/apr-1/webhook HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+            Content-Type: application/json\r\nContent-Length: 900000\r\n\r\n";
         // Nothing of the body ever comes.
         let (status, body) = raw(&server, head.as_bytes()).await;
         assert_eq!(status, 401, "{body}");

@@ -356,7 +356,8 @@ async fn post_text(server: &Server, path: &str, body: &str) -> String {
         .await
         .unwrap();
     let head = format!(
-        "POST {path} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
         server.key,
         body.len()
     );

@@ -3,6 +3,7 @@
 mod approvals;
 mod auth;
 mod bad_input;
+mod browser;
 mod executions;
 mod identifiers;
 mod owner;
@@ -23,7 +24,7 @@ use belljar_engine::Engine;
 use belljar_linux::NativeProvider;
 use belljar_providers::VenvProvider;
 use belljar_server::client::{Client, ClientError};
-use belljar_server::http::{self, Limits};
+use belljar_server::http::{self, AllowedHost, Hosts, Limits, RouterOptions};
 use belljar_server::service::{Callers, GateSettings, Opened, Service, Settings};
 use belljar_server::wire::{Execution, Problem};
 use serde_json::{Value, json};
@@ -72,29 +73,57 @@ fn settings(database: &Database) -> Settings {
     }
 }
 
+/// Where a service listens, and what it takes from there.
+struct Network {
+    listen: &'static str,
+    allowed_hosts: Vec<AllowedHost>,
+    body_timeout: Duration,
+    limits: Limits,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:0",
+            allowed_hosts: Vec::new(),
+            body_timeout: Duration::from_secs(60),
+            limits: Limits {
+                head: Duration::from_secs(1),
+                ending: Duration::from_secs(10),
+                taking: Duration::from_secs(2),
+                ..Limits::default()
+            },
+        }
+    }
+}
+
 impl Server {
     async fn start(database: &Database) -> Self {
         Self::with(settings(database)).await
     }
 
     async fn with(settings: Settings) -> Self {
+        Self::with_network(settings, Network::default()).await
+    }
+
+    async fn with_network(settings: Settings, network: Network) -> Self {
         let Opened {
             service, first_key, ..
         } = Service::open(engine(), settings).await.expect("a service");
         let key = first_key.map(|key| key.reveal()).unwrap_or_default();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let listener = TcpListener::bind(network.listen).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let url = format!("http://127.0.0.1:{}", address.port());
         let (end, ended) = oneshot::channel::<()>();
-        let router = http::router(Arc::clone(&service), 1 << 20);
+        let options = RouterOptions {
+            body_timeout: network.body_timeout,
+            ..RouterOptions::new(1 << 20, Hosts::of_listener(address, network.allowed_hosts))
+        };
+        let router = http::router(Arc::clone(&service), options);
+        let limits = network.limits;
         let served = tokio::spawn(async move {
             let ended = async {
                 let _ = ended.await;
-            };
-            let limits = Limits {
-                head: Duration::from_secs(1),
-                ending: Duration::from_secs(10),
-                taking: Duration::from_secs(2),
-                ..Limits::default()
             };
             http::serve(listener, router, limits, ended)
                 .await

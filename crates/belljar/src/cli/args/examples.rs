@@ -124,7 +124,7 @@ Examples:
   belljar serve --dev                        no keys, on this machine alone
 
 Run something with the key that it shows:
-  curl -H 'Authorization: Bearer bj_…' -d '{\"code\": \"print(6 * 7)\"}' http://127.0.0.1:8377/v1/executions";
+  curl -H 'Authorization: Bearer bj_…' --json '{\"code\": \"print(6 * 7)\"}' http://127.0.0.1:8377/v1/executions";
 
 pub(super) const KEYS: &str = "\
 Examples:

@@ -15,6 +15,10 @@ pub(crate) struct ServeArgs {
     /// The address and port to listen on
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<String>,
+    /// Accept this host name in `Host`, such as api.example.com; can be repeated. localhost and loopback addresses are
+    /// always accepted [default: no other name on a loopback address, every name on another one]
+    #[arg(long, value_name = "NAME[:PORT]")]
+    pub(crate) allowed_host: Vec<String>,
     /// Where records, keys and policies are kept: a file, or a postgres:// URL
     #[arg(long, value_name = "FILE|URL")]
     pub(crate) store: Option<String>,

@@ -79,7 +79,7 @@ pub(crate) struct TenantsArgs {
 pub(crate) enum TenantsCommand {
     /// Add a tenant
     Create {
-        /// Its id: letters, digits, `-`, `_` and `.`
+        /// Its id: letters, digits, `-`, `_` and `.`, and neither `.` nor `-` first
         id: String,
         /// What it is called
         #[arg(long, default_value = "", value_name = "TEXT")]

@@ -88,7 +88,11 @@ async fn run(parent: u32) -> Result<u8, Problem> {
         ending: Duration::ZERO,
         ..http::Limits::default()
     };
-    let router = http::router(service.clone(), LARGEST_BODY);
+    // Nobody but the owner has the socket, and the owner may call it what it likes.
+    let router = http::router(
+        service.clone(),
+        http::RouterOptions::new(LARGEST_BODY, http::Hosts::any()),
+    );
     let served = http::serve(Handed(receiver), router, limits, end).await;
     let ended = tokio::time::timeout(ENDING, service.shut_down(Duration::ZERO)).await;
     served.map_err(|error| Problem::engine(format!("cannot go on serving: {error}")))?;

@@ -10,7 +10,7 @@ use belljar_server::traces::Traces;
 use tokio::net::TcpListener;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{EnvFilter, Layer};
 
 use super::super::interrupts::Interrupts;
 use super::super::messages;
@@ -70,7 +70,11 @@ async fn run(settings: ServeSettings) -> Result<u8, Problem> {
     messages::tell(&format!(
         "serving on http://{address}, records in {place}; /docs shows how to use it"
     ));
-    let router = http::router(service.clone(), settings.largest_body);
+    let hosts = http::Hosts::of_listener(address, settings.allowed_hosts);
+    let router = http::router(
+        service.clone(),
+        http::RouterOptions::new(settings.largest_body, hosts),
+    );
     let gate = service.gate().clone();
     let end = async move {
         interrupts.next().await;
@@ -100,7 +104,7 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
 /// Has a log written, from that level on unless BELLJAR_LOG_LEVEL says otherwise.
 pub(super) fn start_log(form: LogForm, level: &str, traces: Option<&Traces>) {
     let filter = EnvFilter::try_from_env("BELLJAR_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new(level));
-    let log = fmt::layer()
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());

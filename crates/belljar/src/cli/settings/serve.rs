@@ -21,6 +21,8 @@ pub(crate) struct ServeSettings {
     pub(crate) service: Settings,
     pub(crate) limits: http::Limits,
     pub(crate) largest_body: usize,
+    /// Names by which callers address it, beside those of loopback.
+    pub(crate) allowed_hosts: Vec<http::AllowedHost>,
     pub(crate) log: LogForm,
     /// Who gets traces.
     pub(crate) otlp: Option<String>,
@@ -85,6 +87,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
         Some(directory) => policy_files(Path::new(&directory.text))?,
         None => Vec::new(),
     };
+    let allowed = (!args.allowed_host.is_empty()).then(|| args.allowed_host.join(","));
     Ok(ServeSettings {
         listen,
         otlp: get("otlp", &args.otlp).map(|valued| valued.text),
@@ -107,9 +110,27 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ServeSettings, Problem> {
             ending: drain.duration(),
             ..http::Limits::default()
         },
+        allowed_hosts: allowed_hosts(config.get("allowed_host", allowed.as_deref()))?,
         largest_body: usize::try_from(largest_body.get()).unwrap_or(usize::MAX),
         log,
     })
+}
+
+/// The names that `Host` may have, from a list with commas.
+fn allowed_hosts(valued: Option<Valued>) -> Result<Vec<http::AllowedHost>, Problem> {
+    let Some(Valued { text, origin }) = valued else {
+        return Ok(Vec::new());
+    };
+    let read = |name: &str| {
+        name.trim().parse().map_err(|error: http::AllowedHostError| {
+            Problem::usage(format!(
+                "allowed_host ({origin}): `{}`: {error}",
+                name.escape_debug()
+            ))
+            .hint("for example --allowed-host api.example.com")
+        })
+    };
+    text.split(',').map(read).collect()
 }
 
 /// Who is told of what waits for approval.

@@ -1,5 +1,6 @@
 //! `belljar serve` as a process: started, used, killed, started again.
 
+mod browser;
 mod commands;
 mod full;
 mod killed;
@@ -158,7 +159,8 @@ pub(crate) fn ask(
     socket.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
     let authorization = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}Content-Length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{authorization}\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     socket.write_all(head.as_bytes()).ok()?;

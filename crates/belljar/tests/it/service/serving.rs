@@ -62,7 +62,7 @@ fn what_cannot_be_used_is_said_before_anything_starts() {
     let home = TempDir::new();
     let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let busy = busy.local_addr().expect("an address").to_string();
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 16] = [
         (&["--listen", "nowhere"], "listen (option): `nowhere`"),
         (&["--listen", &busy], "cannot listen on"),
         (
@@ -74,6 +74,16 @@ fn what_cannot_be_used_is_said_before_anything_starts() {
         (&["--places", "many"], "places (option): `many`"),
         (&["--max-body", "lots"], "max_body (option): `lots`"),
         (&["--drain=-1"], "drain (option): `-1`"),
+        (
+            &["--allowed-host", "http://x"],
+            "allowed_host (option): `http://x`",
+        ),
+        (&["--allowed-host", ""], "allowed_host (option): ``"),
+        (&["--allowed-host", "a,*.b"], "allowed_host (option): `*.b`"),
+        (
+            &["--allowed-host", "a", "--allowed-host", "b:0"],
+            "allowed_host (option): `b:0`",
+        ),
         (&["--log", "xml"], "log: `xml`"),
         (&["--policies", "/nowhere"], "cannot read /nowhere"),
         (&["--webhook", "http://127.0.0.1:1"], "a webhook needs a secret"),

@@ -12,6 +12,12 @@ type Posted = Mutex<Vec<(String, Vec<u8>)>>;
 
 /// Takes what is posted, and keeps it.
 fn collector() -> (String, Arc<Posted>) {
+    answering("200 OK\r\nContent-Length: 0")
+}
+
+/// Takes what is posted, keeps it, and answers with this head.
+fn answering(answer: &str) -> (String, Arc<Posted>) {
+    let answer = format!("HTTP/1.1 {answer}\r\n\r\n");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
     let posted = Arc::new(Mutex::new(Vec::new()));
@@ -21,13 +27,14 @@ fn collector() -> (String, Arc<Posted>) {
             let (Ok(socket), kept) = (socket, Arc::clone(&kept)) else {
                 return;
             };
-            std::thread::spawn(move || while take(&socket, &kept).is_some() {});
+            let answer = answer.clone();
+            std::thread::spawn(move || while take(&socket, &kept, &answer).is_some() {});
         }
     });
     (address, posted)
 }
 
-fn take(mut socket: &TcpStream, kept: &Posted) -> Option<()> {
+fn take(mut socket: &TcpStream, kept: &Posted, answer: &str) -> Option<()> {
     let mut reader = BufReader::new(socket);
     let (mut head, mut size) = (String::new(), 0);
     loop {
@@ -45,9 +52,7 @@ fn take(mut socket: &TcpStream, kept: &Posted) -> Option<()> {
     let mut body = vec![0; size];
     reader.read_exact(&mut body).ok()?;
     kept.lock().expect("what was posted").push((head, body));
-    socket
-        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        .ok()
+    socket.write_all(answer.as_bytes()).ok()
 }
 
 fn holds(body: &[u8], part: &[u8]) -> bool {
@@ -65,7 +70,8 @@ fn a_collector_gets_spans_of_a_request_and_what_it_waited_for() {
     let mut socket = TcpStream::connect(&server.address).expect("a connection");
     let body = r#"{"code": "print('s3cret code')"}"#;
     let request = format!(
-        "POST /v1/executions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+        "POST /v1/executions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\n\
          traceparent: 00-{trace}-b7ad6b7169203331-01\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -105,6 +111,22 @@ fn a_collector_gets_spans_of_a_request_and_what_it_waited_for() {
     for secret in ["s3cret", &key] {
         assert!(!holds(&all, secret.as_bytes()), "{secret} is told");
     }
+}
+
+/// S11: a collector cannot send the service on to an address that only the service reaches.
+#[test]
+fn s11_a_collector_does_not_redirect_the_service() {
+    let (inside, reached) = collector();
+    let redirect = format!("307 Temporary Redirect\r\nLocation: {inside}/v1/traces\r\nContent-Length: 0");
+    let (collector, posted) = answering(&redirect);
+    let home = TempDir::new();
+    let server = Serving::start(Who::User, &home, &["--dev", "--otlp", &collector]);
+    let asked = server.ask("POST", "/v1/executions", None, r#"{"code": "print(1)"}"#);
+    assert_eq!(asked.expect("an answer").0, 200);
+    // What is not sent yet is sent at the end.
+    assert_eq!(server.end().1, Some(0));
+    assert!(!posted.lock().expect("what was posted").is_empty());
+    assert!(reached.lock().expect("what was posted").is_empty());
 }
 
 /// A collector that is not there keeps nobody waiting.
