@@ -5,6 +5,7 @@ mod approvals;
 mod batches;
 mod browser;
 mod caller;
+mod connections;
 mod docs;
 mod environments;
 mod executions;

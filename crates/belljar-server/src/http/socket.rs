@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::answer::Failed;
 use super::caller::Caller;
+use super::connections::ConnectionSlot;
 use super::read::Id;
 use super::stream;
 use crate::service::{Identity, LiveSession, Service, ServiceError, ToolAsked};
@@ -143,7 +144,7 @@ fn runtime_error() -> String {
 
 /// A request to become a WebSocket.
 #[derive(Debug)]
-pub(super) struct Upgrade(WebSocketUpgrade);
+pub(super) struct Upgrade(WebSocketUpgrade, Option<Arc<ConnectionSlot>>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
     type Rejection = Failed;
@@ -154,7 +155,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
             .map_err(|error| {
                 Failed::new(ErrorKind::Usage, error.body_text()).hint("connect with a WebSocket client")
             })?;
-        Ok(Self(upgrade))
+        Ok(Self(upgrade, parts.extensions.get().cloned()))
     }
 }
 
@@ -171,13 +172,15 @@ pub(super) async fn socket(
     State(shared): State<Shared>,
     Caller(who): Caller,
     Id(id): Id,
-    Upgrade(upgrade): Upgrade,
+    Upgrade(upgrade, slot): Upgrade,
 ) -> Result<Response, Failed> {
     let live = shared.service.session(&who, &id)?;
     let service = Arc::clone(&shared.service);
     let upgrade = upgrade.max_message_size(LONGEST).max_frame_size(LONGEST);
-    Ok(upgrade
-        .on_upgrade(move |socket| async move { Conversation::new(service, who, live).hold(socket).await }))
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        Conversation::new(service, who, live).hold(socket).await;
+        drop(slot);
+    }))
 }
 
 struct Conversation {

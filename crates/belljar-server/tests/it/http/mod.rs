@@ -13,6 +13,7 @@ mod quotas;
 mod records;
 mod server;
 mod sessions;
+mod slow_peers;
 mod socket;
 
 use std::sync::{Arc, OnceLock};
