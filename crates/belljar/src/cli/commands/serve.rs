@@ -8,6 +8,8 @@ use belljar_server::service::{Callers, Opened, Service};
 use belljar_server::store::StoreError;
 use belljar_server::traces::Traces;
 use tokio::net::TcpListener;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -108,8 +110,17 @@ pub(super) fn start_log(form: LogForm, level: &str, traces: Option<&Traces>) {
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
+    // Errors can hold what a caller, a guest or another server sent, so whatever would end the line or act on a terminal is
+    // escaped: nobody forges a line. JSON has its own escapes.
+    let fields = debug_fn(|writer, field, value| {
+        let text = messages::visible(&format!("{value:?}"));
+        match field.name() {
+            "message" => write!(writer, "{text}"),
+            name => write!(writer, "{name}={text}"),
+        }
+    });
     let log = match form {
-        LogForm::Text => log.boxed(),
+        LogForm::Text => log.fmt_fields(fields.delimited(" ")).boxed(),
         LogForm::Json => log.json().boxed(),
     };
     // A program that uses the library may have set one up; then that is the log.

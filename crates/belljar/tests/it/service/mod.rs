@@ -4,6 +4,7 @@ mod browser;
 mod commands;
 mod full;
 mod killed;
+mod log;
 mod remote;
 mod serving;
 mod traces;
