@@ -14,7 +14,9 @@ mod records;
 mod server;
 mod sessions;
 mod slow_peers;
+mod smuggling;
 mod socket;
+mod targets;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
