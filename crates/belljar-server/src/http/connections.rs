@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// How many connections each peer has.
+type ConnectionCounts = Arc<Mutex<HashMap<IpAddr, usize>>>;
+
 /// The places for connections of one server.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     places: Arc<Semaphore>,
-    by_peer: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    by_peer: ConnectionCounts,
     max_per_peer: usize,
 }
 
@@ -19,7 +22,7 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
-    peer: Option<(IpAddr, Arc<Mutex<HashMap<IpAddr, usize>>>)>,
+    peer: Option<(IpAddr, ConnectionCounts)>,
 }
 
 impl Connections {

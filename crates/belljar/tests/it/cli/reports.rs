@@ -125,6 +125,7 @@ fn doctor_tells_what_this_machine_gives() {
                 "languages",
                 "controls",
                 "providers",
+                "shared_limits",
             ],
         );
         assert_eq!(json["ready"], true);
