@@ -285,7 +285,7 @@ mod tests {
             assert!(!has(FCNTL, number), "{number}");
         }
         assert!(!has(PRCTL, libc::PR_SET_SECCOMP as u32));
-        assert!(!has(SECCOMP, libc::SECCOMP_SET_MODE_FILTER as u32));
+        assert!(!has(SECCOMP, libc::SECCOMP_SET_MODE_FILTER));
         let sockets = SETSOCKOPT.iter().find(|level| level.name == "SOL_SOCKET");
         // SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF, SO_ZEROCOPY.
         for number in [26, 50, 51, 52, 60] {
