@@ -280,6 +280,16 @@ def mappings(size):
     return take(size, one)
 
 
+def shared_mappings(size):
+    """Each is an open file of the host."""
+
+    def one(_):
+        if LIBC.mmap(0, 4096, 3, 0x21, -1, 0) == -1:
+            raise OSError(ctypes.get_errno(), "mmap")
+
+    return take(size, one)
+
+
 def page_cache(size):
     """Drops the host's cached pages of shared system files."""
     paths = [os.path.join(place, name) for place, _, names in os.walk("/usr/lib/python3") for name in names][:size]
@@ -349,7 +359,7 @@ def spin(size):
 SIZES = {
     processes: 64, threads: 400, descriptors: 2000, pipes: 110, in_flight: 200, locks: 20000, signals: 4000, timers: 4000,
     memory: 40, files: 20000, symlinks: 20000, watches: 120, sockets: 100, cycles: 1, queues: 2000, huge_pages: 4, filters: 24, acls: 50,
-    groups: 2000, landlock_rules: 5000, mappings: 20000, page_cache: 100, write_back: 1, lookups: 100, crashes: 1, fork_loop: 1, spin: 2,
+    groups: 2000, landlock_rules: 5000, mappings: 20000, shared_mappings: 20000, page_cache: 100, write_back: 1, lookups: 100, crashes: 1, fork_loop: 1, spin: 2,
 }
 
 

@@ -231,6 +231,11 @@ fn neighbour_works_while_mappings_are_held() {
 }
 
 #[test]
+fn neighbour_works_while_shared_mappings_are_held() {
+    neighbour_works("shared-mappings");
+}
+
+#[test]
 fn neighbour_works_while_page_cache_is_held() {
     neighbour_works("page-cache");
 }
