@@ -55,11 +55,17 @@ fn serve() -> io::Result<()> {
     heard
 }
 
-/// Raises the limits that the kernel counts for all sandboxes of this launcher together: descriptors in flight, pending signals, tasks. A user
+/// Raises the limits that the kernel counts for all sandboxes of this launcher together: descriptors in flight, pending signals, tasks,
+/// bytes of message queues. A user
 /// namespace remembers the limits of the process that made it, and the sum of all sandboxes below it cannot exceed them. A
 /// guest's own limits are set for each guest.
 fn raise_limits() {
-    for resource in [Resource::Nofile, Resource::Sigpending, Resource::Nproc] {
+    for resource in [
+        Resource::Nofile,
+        Resource::Sigpending,
+        Resource::Nproc,
+        Resource::Msgqueue,
+    ] {
         let limit = getrlimit(resource);
         let unlimited = Rlimit {
             current: None,

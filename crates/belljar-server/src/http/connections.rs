@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many connections each peer has.
-type ConnectionCounts = Arc<Mutex<HashMap<IpAddr, usize>>>;
+type PeerCounts = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
 /// The places for connections of one server.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     places: Arc<Semaphore>,
-    by_peer: ConnectionCounts,
+    by_peer: PeerCounts,
     max_per_peer: usize,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
-    peer: Option<(IpAddr, ConnectionCounts)>,
+    peer: Option<(IpAddr, PeerCounts)>,
 }
 
 impl Connections {

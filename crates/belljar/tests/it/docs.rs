@@ -22,7 +22,7 @@ use belljar_core::command::split;
 use belljar_core::{Control, DenialCode, ErrorKind, Policy, Verdict};
 
 use crate::harness::{TempDir, Who, belljar, everyone};
-use crate::service::Serving;
+use crate::service::{Serving, ask_with};
 
 /// Prints docs/reference/syscalls.md; the test has its words from the same place.
 #[path = "../../../belljar-linux/examples/syscalls.rs"]
@@ -415,7 +415,7 @@ fn perform(line: &str, dir: &Path, who: Who, served: Option<&Serving>) -> (i32, 
         return (0, String::from_utf8_lossy(&feed(&command, dir)).into_owned());
     }
     if let ("curl", Some(service)) = (words[0].as_str(), served) {
-        return (0, post(service, &words));
+        return (0, curl(service, &words));
     }
     assert_eq!(
         words[0], "belljar",
@@ -450,17 +450,25 @@ fn url_of(service: &Serving) -> String {
     format!("http://{}", service.address)
 }
 
-/// What `curl -H … -d BODY URL` gives.
-fn post(service: &Serving, words: &[String]) -> String {
-    let [_, h, header, d, body, url] = words else {
+/// What `curl -H … --json BODY URL` and `curl -H … -H HEADER URL` give.
+fn curl(service: &Serving, words: &[String]) -> String {
+    let [_, h, header, option, value, url] = words else {
         panic!("not a form of curl that the examples have: {words:?}");
     };
-    assert_eq!([h, d], ["-H", "-d"]);
     let key = header.strip_prefix("Authorization: Bearer ");
     let path = url.strip_prefix(&url_of(service)).expect("its address");
-    let asked = service.ask("POST", path, key, body);
+    let asked = match [h.as_str(), option] {
+        ["-H", "--json"] => service.ask("POST", path, key, value),
+        ["-H", "-H"] if value.starts_with("Host:") => ask_with(&service.address, "GET", path, key, value, ""),
+        ["-H", "-H"] => {
+            let headers = format!("Host: localhost\r\n{value}");
+            ask_with(&service.address, "GET", path, key, &headers, "")
+        }
+        other => panic!("not options of curl that the examples have: {other:?}"),
+    };
     let (status, answer) = asked.expect("an answer");
-    assert_eq!(status, 200, "{answer}");
+    // The second form is for what is rejected.
+    assert_eq!(status, if option == "-H" { 403 } else { 200 }, "{answer}");
     answer.to_string()
 }
 

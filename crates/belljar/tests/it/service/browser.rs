@@ -9,7 +9,6 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Serving;
-use crate::harness::{TempDir, Who, finish, spawn};
+use crate::harness::{TempDir, Who, finish, is_root, kill_and_wait, spawn};
 use crate::machine::absent;
 
 /// How long a browser may take on a busy machine.
@@ -154,8 +153,14 @@ struct Browser {
 impl Browser {
     fn open(program: &PathBuf, front: u16, url: &str, more: &[&str]) -> Self {
         let profile = TempDir::new();
-        let mut command = Command::new(program);
+        // In a pid namespace of its own: its helpers outlive it, and would come to us as orphans, for which other tests look.
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+        if !is_root() {
+            command.args(["--user", "--map-root-user"]);
+        }
         command
+            .arg(program)
             .args([
                 "--headless",
                 "--no-sandbox",
@@ -180,9 +185,7 @@ impl Browser {
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            // So that its helpers can be ended with it.
-            .process_group(0);
+            .stderr(Stdio::null());
         Self {
             child: Some(spawn(&mut command)),
             _profile: profile,
@@ -199,9 +202,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            let group = rustix::process::Pid::from_child(&child);
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-            finish(child);
+            kill_and_wait(child);
         }
     }
 }

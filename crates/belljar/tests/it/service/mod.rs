@@ -156,11 +156,23 @@ pub(crate) fn ask(
     key: Option<&str>,
     body: &str,
 ) -> Option<(u16, Value)> {
+    ask_with(address, method, path, key, "Host: localhost", body)
+}
+
+/// One request on a connection of its own, with these lines in its head.
+pub(crate) fn ask_with(
+    address: &str,
+    method: &str,
+    path: &str,
+    key: Option<&str>,
+    headers: &str,
+    body: &str,
+) -> Option<(u16, Value)> {
     let mut socket = TcpStream::connect(address).ok()?;
     socket.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
     let authorization = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{authorization}\
+        "{method} {path} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n{authorization}\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );

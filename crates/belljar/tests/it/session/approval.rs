@@ -12,12 +12,13 @@ use crate::harness::TempDir;
 const LIBRARY: &str = r#"
 #include <fcntl.h>
 __attribute__((constructor)) static void load(void) { open("early", O_CREAT | O_WRONLY, 0644); }
-int OSSL_provider_init(void *a, void *b, void **c, void **d) { return 0; }
+static const struct { int id; void (*function)(void); } nothing[] = {{0, 0}};
+int OSSL_provider_init(const void *handle, const void *in, const void **out, void **context) { *out = nothing; return 1; }
 "#;
 
 /// A configuration of OpenSSL that loads it.
-const CONFIGURATION: &str = "nodejs_conf = all\nopenssl_conf = all\n[all]\nproviders = list\n[list]\nown = own\ndefault = default\n\
-                             [default]\nactivate = 1\n[own]\nmodule = /work/own.so\nactivate = 1\n";
+const CONFIGURATION: &str = "nodejs_conf = all\nopenssl_conf = all\n[all]\nproviders = list\n[list]\nown = of_own\ndefault = of_default\n\
+                             [of_default]\nactivate = 1\n[of_own]\nmodule = /workspace/own.so\nactivate = 1\n";
 
 fn library() -> Vec<u8> {
     let dir = TempDir::new();
@@ -52,7 +53,7 @@ fn p65_openssl_conf_runs_nothing_before_approval() {
                 .file("own.so", &library)
                 .file("openssl.cnf", CONFIGURATION)
         };
-        let unchecked = builder(false).env("OPENSSL_CONF", "/work/openssl.cnf");
+        let unchecked = builder(false).env("OPENSSL_CONF", "/workspace/openssl.cnf");
         with(unchecked, async |session| {
             let early = value(session, "require('fs').existsSync('early')").await;
             assert_eq!(early, Value::Bool(true), "the attack itself does not work");
@@ -65,7 +66,7 @@ fn p65_openssl_conf_runs_nothing_before_approval() {
                 "GCONV_PATH",
                 "BASH_ENV",
             ] {
-                let refused = builder(true).env(name, "/work/openssl.cnf").build().await;
+                let refused = builder(true).env(name, "/workspace/openssl.cnf").build().await;
                 let error = refused.expect_err(name).to_string();
                 assert!(error.contains(name) && error.contains("approves"), "{error}");
             }
