@@ -20,7 +20,19 @@ PIDFD_OPEN = 434
 # A list of calls, as PROTOCOL.md describes it.
 MOST = 256
 SHARED_MEMORY = 2 * MOST
-HEAD = struct.Struct("<2I")
+
+
+class HEAD:
+    """The head of a list: how many fixes and calls, and how many of the calls are late."""
+
+    FORM = struct.Struct("<4I")
+    size = FORM.size
+
+    @classmethod
+    def pack(cls, fixes, calls, late=0):
+        return cls.FORM.pack(fixes, calls, late, 0)
+
+
 FIX = struct.Struct("<2I")
 CALL = struct.Struct("<i2B6s3Iq6q")
 NUMBER, FD, RESULT, MEMORY = range(4)
@@ -41,7 +53,7 @@ def call(number, kinds=(), values=(), flags=0, expect=0, left=(0, 0, 0)):
 
 
 def encode(calls):
-    """A list from calls such as `{"nr": N, "args": [ARG], "expect": N, "optional": True, "send": True, "out": (I, BYTES)}`.
+    """A list from calls such as `{"nr": N, "args": [ARG], "expect": N, "optional": True, "send": True, "late": True, "out": (I, BYTES)}`.
 
     An ARG is a number, `{"fd": I}`, `{"result": I}`, or `{"bytes": BYTES, "pointers": [(OFFSET, BYTES)]}`. What is already a
     list goes as it is."""
@@ -76,7 +88,8 @@ def encode(calls):
             left = (put(data), values[index], len(data))
         flags = OPTIONAL * ("optional" in one) | SEND * ("send" in one) | EXPECT * ("expect" in one)
         written.append(call(one["nr"], kinds, values, flags, one.get("expect", 0), left))
-    return HEAD.pack(len(fixed), len(calls)) + b"".join(fixed + written) + bytes(memory)
+    late = sum("late" in one for one in calls)
+    return HEAD.pack(len(fixed), len(calls), late) + b"".join(fixed + written) + bytes(memory)
 
 
 def frame(data):

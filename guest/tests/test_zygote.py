@@ -377,8 +377,10 @@ class Zygotes(unittest.TestCase):
         fork = self.zygote.fork(flags=HOLD)
         holder = fork.answer.holder
         self.assertNotIn(holder, (0, fork.answer.pid))
-        self.assertEqual(sorted(children(self.zygote.pid)), sorted([fork.answer.pid, holder]))  # and not the guest's child
+        self.assertEqual(children(self.zygote.pid), [fork.answer.pid])
+        self.assertEqual(children(fork.answer.pid), [holder])  # which the guest's own wait does not return
         fork.setup()
+        self.assertEqual(fork.value("import os\ntry:\n    os.wait()\nexcept ChildProcessError:\n    found = 'none'\nfound"), "none")
         # What the one maps the other has, and what the one closed the other has not.
         before = maps(holder)
         fork.value("memory = bytearray(64 << 20)\nmemory[::4096] = memory[::4096]")
@@ -393,11 +395,28 @@ class Zygotes(unittest.TestCase):
         fork.channel.send({"op": "execute", "id": 99, "code": "import os; os._exit(3)", "stdin": None})
         ended = self.ended()
         self.assertEqual((ended["guest"], os.WEXITSTATUS(ended["status"])), (self.zygote.guest, 3))
-        self.assertEqual(children(self.zygote.pid), [holder])
+        self.assertEqual(children(self.zygote.pid), [])
+        self.assertEqual(maps(holder) != "", True)
         os.kill(holder, signal.SIGKILL)
         fork.close()
         self.nobody_is_left()
         self.end(self.zygote.fork())
+
+    def test_late_calls(self):
+        """They are made after the answer, so that no limit of theirs stands in its way; one that fails ends the fork."""
+        prlimit, nofile = (261 if os.uname().machine == "aarch64" else 302), 7
+        limit = {"nr": prlimit, "args": [0, nofile, {"bytes": struct.pack("2Q", 40, 40)}, 0], "late": True}
+        fork = self.zygote.fork(second=[{"nr": GETPID, "args": []}, limit])
+        self.assertEqual(fork.answer.failed, -1)
+        fork.setup()
+        self.assertEqual(fork.value("import resource\nlist(resource.getrlimit(resource.RLIMIT_NOFILE))"), [40, 40])
+        self.end(fork)
+        init = Init()
+        init.send([{"nr": GETPID, "args": []}, {"nr": GETPID, "args": [], "expect": 1, "late": True}])
+        self.zygote.request([init.theirs.fileno()], guest=9)
+        ended = self.ended()
+        self.assertEqual((ended["guest"], os.WEXITSTATUS(ended["status"])), (9, 127))
+        init.close()
 
     def test_modules_are_told(self):
         """Those that want to know of a fork, and the interpreter itself: its locks are free, its only thread is the first."""
