@@ -195,7 +195,7 @@ fn p55_a_jail_waits_for_its_exit_slot() {
     alone(test_name!(), || {
         let marker = marker();
         let code = format!("sleep {marker}");
-        let args = ["run", "--lang", "bash", "--timeout", "600s", "-c", &code];
+        let args = ["run", "--lang", "bash", "--timeout", "60s", "-c", &code];
         let mut command = belljar(Who::Root, args).command();
         command
             .stdin(Stdio::null())
