@@ -25,11 +25,10 @@ def plant():
 
 
 def holds_our_memory(pid):
-    # Beside a warm program sleeps the holder of its memory, whose parent is as far out of sight as our own. It may have yet to
-    # fall asleep.
+    # The holder of a warm program's memory is the program's own child, and sleeps. It may have yet to fall asleep.
     for _ in range(100):
         with open(f"/proc/{pid}/status") as status, open(f"/proc/{pid}/syscall") as call:
-            if "PPid:\t0\n" in status.read() and call.read().startswith("271 "):
+            if f"PPid:\t{os.getpid()}\n" in status.read() and call.read().startswith("271 "):
                 return True
         time.sleep(0.01)
     return False
