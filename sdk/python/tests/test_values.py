@@ -197,7 +197,7 @@ def test_nothing_is_imported_and_the_import_is_cheap():
 # The guest's own code for the same data.
 
 GUEST = pathlib.Path(__file__).resolve().parents[3] / "guest" / "python"
-LIMITS = {"value_bytes": 1 << 20, "depth": 60}
+LIMITS = {"value_bytes": 1 << 20, "values": 400_000, "depth": 60}
 
 
 class Guest(types.ModuleType):
