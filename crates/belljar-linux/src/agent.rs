@@ -220,9 +220,7 @@ fn calls(stage: &Stage, surroundings: &Surroundings, streams: usize, has_landloc
         memory_accounted: surroundings.memory_accounted,
         supervised: false,
     };
-    if let Some(program) = PreparedFilters::all().guest(options) {
-        calls.push(install(program, "Seccomp"));
-    }
+    calls.push(install(PreparedFilters::default().guest(options), "Seccomp"));
     calls
 }
 

@@ -79,7 +79,7 @@ test('no more processes', { skip: process.getuid() !== 0 && 'NOT TESTED: only ro
     const { error } = await runner.ends(['true']);
     assert.equal(error.type, 'BlockingIOError', error.message);
     assert.match(error.message, /^`true` cannot be started: .*EAGAIN/);
-    await runner.run('for (const c of held) c.kill(); await new Promise((r) => setTimeout(r, 300))');
+    await runner.run('const gone = held.filter((c) => c.pid).map((c) => new Promise((r) => c.on("exit", r))); for (const c of held) c.kill(); await Promise.all(gone)');
     assert.deepEqual(await runner.ends(['true']), { exit_code: 0 });
   }));
 

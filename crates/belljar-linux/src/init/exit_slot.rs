@@ -14,19 +14,19 @@ use rustix::fs::{FlockOperation, MemfdFlags};
 /// How many jails of a spawner exit at a time. The smallest work queue that is known has 256 workers for each processor.
 pub(crate) const EXIT_SLOTS: usize = 32;
 
-/// The slots of one spawner.
-#[derive(Debug)]
+/// The slots of one spawner, each made for the first jail that has it.
+#[derive(Debug, Default)]
 pub(crate) struct ExitSlots(Vec<OwnedFd>);
 
 impl ExitSlots {
-    pub(crate) fn new() -> io::Result<Self> {
-        let file = |_| Ok(rustix::fs::memfd_create("belljar-exit", MemfdFlags::CLOEXEC)?);
-        Ok(Self((0..EXIT_SLOTS).map(file).collect::<io::Result<_>>()?))
-    }
-
-    /// The slot that a jail with this number shares with others.
-    pub(crate) fn slot(&self, jail: u64) -> Option<&OwnedFd> {
-        self.0.get(jail as usize % EXIT_SLOTS)
+    /// The slot that a jail with this number shares with others. Jails are numbered in order.
+    pub(crate) fn slot(&mut self, jail: u64) -> io::Result<&OwnedFd> {
+        let index = jail as usize % EXIT_SLOTS;
+        while self.0.len() <= index {
+            self.0
+                .push(rustix::fs::memfd_create("belljar-exit", MemfdFlags::CLOEXEC)?);
+        }
+        Ok(&self.0[index])
     }
 }
 

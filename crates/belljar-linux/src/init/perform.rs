@@ -19,7 +19,7 @@ pub(crate) struct Raising<'a> {
     pub spec: &'a ShellSpec,
     /// The socket to the engine.
     pub control: BorrowedFd<'a>,
-    pub exit_slot: Option<BorrowedFd<'a>>,
+    pub exit_slot: BorrowedFd<'a>,
     /// Trees that go below scratch memory, each with its detached mount.
     pub late: &'a [(&'a Tree, OwnedFd)],
     pub notes: Vec<Note>,
@@ -61,9 +61,8 @@ impl Raising<'_> {
 
     fn close_foreign_descriptors(&self) -> io::Result<()> {
         sys::process::close_all_but(
-            [self.control]
+            [self.control, self.exit_slot]
                 .into_iter()
-                .chain(self.exit_slot)
                 .chain(self.late.iter().map(|(_, mount)| mount.as_fd())),
         )
     }

@@ -19,12 +19,12 @@ use crate::sys;
 use crate::weaken;
 use crate::wire::{self, Incoming, InitEvent, InitRequest, Note, RootSpec, ShellSpec, StepFailure, Tree};
 
-/// Runs as pid 1 until the engine hangs up, then waits for its exit slot, if it has one, and ends its guests. Never returns.
+/// Runs as pid 1 until the engine hangs up, then waits for its exit slot and ends its guests. Never returns.
 pub(crate) fn run(
     root: &RootSpec,
     spec: &ShellSpec,
     control: &OwnedFd,
-    exit_slot: Option<&OwnedFd>,
+    exit_slot: &OwnedFd,
     late: &[(&Tree, OwnedFd)],
     filters: &PreparedFilters,
 ) -> ! {
@@ -32,7 +32,7 @@ pub(crate) fn run(
         root,
         spec,
         control: control.as_fd(),
-        exit_slot: exit_slot.map(AsFd::as_fd),
+        exit_slot: exit_slot.as_fd(),
         late,
         notes: Vec::new(),
     };
@@ -48,17 +48,15 @@ pub(crate) fn run(
     let has_proc = notes.contains(&Note::ProcMounted);
     // The trees are attached now; their descriptors would only be something to leak.
     let stand = above_streams(control.as_fd()).and_then(|control| {
-        let exit_slot = exit_slot.map(|slot| above_streams(slot.as_fd())).transpose()?;
-        close_all_but(exit_slot.iter().chain([&control]))?;
+        let exit_slot = above_streams(exit_slot.as_fd())?;
+        close_all_but([&control, &exit_slot].into_iter())?;
         Ok((PidOne::new(control, has_proc, filters)?, exit_slot))
     });
     match stand {
         Ok((mut init, exit_slot)) => {
             let served = init.serve(notes);
-            if let Some(slot) = &exit_slot {
-                exit_slot::take(slot);
-                end_guests();
-            }
+            exit_slot::take(&exit_slot);
+            end_guests();
             sys::process::exit_now(if served.is_ok() { 0 } else { 1 })
         }
         Err(error) => give_up(control, "TakeStand", error),

@@ -119,7 +119,6 @@ impl Plan {
                     // The zygote's own filter, which its fork has too, does the rest.
                     Start::Warm { .. } => filters.fork(options),
                 };
-                let program = program.ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOENT))?;
                 self.filter(name, program, options.supervised);
                 self.notes.push(Note::Seccomp);
             }

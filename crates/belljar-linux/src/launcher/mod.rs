@@ -45,7 +45,7 @@ fn serve() -> io::Result<()> {
     let mut launcher = Launcher {
         children: sys::process::child_events()?,
         nurseries: HashMap::new(),
-        filters: PreparedFilters::all(),
+        filters: PreparedFilters::for_launcher(),
         own_namespace: false,
         groups: None,
     };

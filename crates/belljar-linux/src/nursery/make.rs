@@ -104,11 +104,14 @@ impl Nursery<'_> {
             CgroupJoin::Born => fds.first().map(AsFd::as_fd),
             CgroupJoin::None | CgroupJoin::Later => None,
         };
+        let exit_slot = at(
+            "ExitSlot",
+            self.exit_slots.slot(number).and_then(|slot| slot.try_clone()),
+        )?;
         let (pid, pidfd) = match at("Clone", clone_child(NAMESPACES, cgroup))? {
             Side::Child => {
                 birth::wait_for_parent(&go);
-                let exit_slot = self.exit_slots.slot(number);
-                init::run(self.spec, spec, &init_end, exit_slot, &self.late, self.filters);
+                init::run(self.spec, spec, &init_end, &exit_slot, &self.late, self.filters);
             }
             Side::Parent { pid, pidfd } => (pid, pidfd),
         };

@@ -96,7 +96,7 @@ fn raise<'a>(
         spec,
         control,
         launcher,
-        exit_slots: ExitSlots::new().map_err(|error| at("ExitSlots", error))?,
+        exit_slots: ExitSlots::default(),
         children: sys::process::child_events().map_err(|error| at("ChildEvents", error))?,
         host_proc,
         late,

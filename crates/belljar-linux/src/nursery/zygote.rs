@@ -33,6 +33,7 @@ impl Nursery<'_> {
     /// Starts a zygote. Whether it comes to life is heard on its channel.
     pub(super) fn start_zygote(&mut self, spec: &ZygoteSpec, fds: &[OwnedFd]) -> io::Result<()> {
         let Some(channel) = fds.first() else { return Ok(()) };
+        self.filters.prepare_forks();
         let id = match self.spec.host_ids {
             // Kept for the nursery's life: there are few zygotes.
             HostIds::Fresh => self.ids.take().map(super::ids::Lease::id),

@@ -4,7 +4,8 @@
 //! guest that is checked walks through it at every such call. So it is short: a binary search for
 //! the number, then one block for each check on arguments, whichever calls it is for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use super::assemble::{Comparison, Decision, Program, Word, load, when};
 use super::checks::decide;
@@ -20,6 +21,13 @@ pub(crate) struct FilterOptions {
 }
 
 impl FilterOptions {
+    /// How many combinations there are.
+    const COUNT: usize = 4;
+
+    const fn index(self) -> usize {
+        self.memory_accounted as usize * 2 + self.supervised as usize
+    }
+
     /// Every combination that a guest may have.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         [(true, true), (true, false), (false, true), (false, false)]
@@ -31,13 +39,13 @@ impl FilterOptions {
     }
 }
 
-/// Programs that are compiled before they are needed: the launcher has time for that while the
-/// engine is busy, and every init inherits them.
-#[derive(Debug)]
+/// Programs, each compiled when it is first needed. A process inherits what its parent had compiled when it was cloned, so the launcher
+/// and the spawner prepare what their clones are likely to need.
+#[derive(Debug, Default)]
 pub(crate) struct PreparedFilters {
-    guests: HashMap<FilterOptions, Program>,
-    forks: HashMap<FilterOptions, Program>,
-    zygote: Program,
+    guests: [OnceCell<Program>; FilterOptions::COUNT],
+    forks: [OnceCell<Program>; FilterOptions::COUNT],
+    zygote: OnceCell<Program>,
 }
 
 /// Calls that a zygote and its forks make while a fork enters its jail, and that a guest may not make, or not so.
@@ -49,33 +57,37 @@ const ZYGOTE_OPTIONS: FilterOptions = FilterOptions {
 };
 
 impl PreparedFilters {
-    pub(crate) fn all() -> Self {
-        let table = rules();
-        let by_options = |compile: &dyn Fn(FilterOptions) -> Program| {
-            FilterOptions::all()
-                .map(|options| (options, compile(options)))
-                .collect()
-        };
-        Self {
-            guests: by_options(&|options| compile(&table, options)),
-            forks: by_options(&|options| compile_fork(&table, options)),
-            zygote: compile(&zygote_table(&table), ZYGOTE_OPTIONS),
-        }
+    /// Has the filter ready that most guests of this machine will need: as root a memory cgroup is likely.
+    pub(crate) fn for_launcher() -> Self {
+        let filters = Self::default();
+        filters.guest(FilterOptions {
+            memory_accounted: rustix::process::geteuid().is_root(),
+            supervised: true,
+        });
+        filters
     }
 
     /// The filter of a warm interpreter. Its forks inherit it, as one object in the kernel.
-    pub(crate) const fn zygote(&self) -> &Program {
-        &self.zygote
+    pub(crate) fn zygote(&self) -> &Program {
+        self.zygote
+            .get_or_init(|| compile(&zygote_table(&rules()), ZYGOTE_OPTIONS))
     }
 
     /// The filter of a guest that is forked by init.
-    pub(crate) fn guest(&self, options: FilterOptions) -> Option<&Program> {
-        self.guests.get(&options)
+    pub(crate) fn guest(&self, options: FilterOptions) -> &Program {
+        self.guests[options.index()].get_or_init(|| compile(&rules(), options))
     }
 
     /// The filter that a fork of a zygote installs on top of the zygote's own. Together they decide as `guest` does.
-    pub(crate) fn fork(&self, options: FilterOptions) -> Option<&Program> {
-        self.forks.get(&options)
+    pub(crate) fn fork(&self, options: FilterOptions) -> &Program {
+        self.forks[options.index()].get_or_init(|| compile_fork(&rules(), options))
+    }
+
+    /// Compiles what forks of a zygote need, before the jails are cloned that they enter.
+    pub(crate) fn prepare_forks(&self) {
+        for options in FilterOptions::all() {
+            self.fork(options);
+        }
     }
 }
 

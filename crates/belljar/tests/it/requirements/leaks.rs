@@ -210,7 +210,7 @@ fn p55_a_jail_waits_for_its_exit_slot() {
         signal(launcher, Signal::STOP);
         signal(nursery, Signal::STOP);
         let slots = hold_exit_slots(nursery);
-        assert!(slots.len() > 1, "{slots:?}");
+        assert!(!slots.is_empty(), "it has no slot");
         let jails = children(nursery);
         signal(engine, Signal::KILL);
         harness::finish(child);
