@@ -30,7 +30,7 @@ impl Upgrade {
         self.expected.store(true, Ordering::Release);
     }
 
-    /// The guest is to send the rest of its first request. It is told so unless something has come back already.
+    /// Asks the guest for the body of its first request (`100 Continue`), unless the server has answered already.
     pub(super) fn go_on(&self) {
         self.go_on.notify_one();
     }

@@ -2,7 +2,7 @@
 //!
 //! Built, a value takes many times the memory of its JSON. So large messages are read on threads for such work, only so many at once
 //! as the budget allows, and some time afterwards freed memory is returned to the system. Must never hold the budget longer than one
-//! message takes to read: nobody's session waits for somebody else's guest.
+//! message takes to read: no session waits for the guest of another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -166,7 +166,7 @@ fn what_could_be_read_in_two_ways_is_refused() {
     }
 }
 
-/// S10: a server is told to read nothing after a request that brings something, so that none takes that for another request.
+/// S10: a request with a body carries `Connection: close`, so that no server reads the body as another request.
 #[test]
 fn s10_a_request_that_brings_something_closes_its_connection() {
     let next = "GET /b HTTP/1.1\r\nHost: a.b\r\n\r\n";
